@@ -1,0 +1,61 @@
+"""Apache Beam transforms that write and read MosaicML Streaming (MDS) datasets.
+
+`beam_mds.format` is the file format itself and needs no Beam; so the transforms are imported only
+when they are asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beam_mds._version import __version__
+from beam_mds.errors import (
+    ColumnsError,
+    EmptyInputError,
+    EncodingError,
+    FormatError,
+    LostSamplesError,
+    MDSError,
+    MissingExtraError,
+    OptionError,
+    StorageError,
+    TargetError,
+)
+
+if TYPE_CHECKING:
+    from beam_mds.read import read_samples
+    from beam_mds.write import WriteResult, WriteToMDS, WrittenShard
+
+__all__ = [
+    'ColumnsError',
+    'EmptyInputError',
+    'EncodingError',
+    'FormatError',
+    'LostSamplesError',
+    'MDSError',
+    'MissingExtraError',
+    'OptionError',
+    'StorageError',
+    'TargetError',
+    'WriteResult',
+    'WriteToMDS',
+    'WrittenShard',
+    '__version__',
+    'read_samples',
+]
+
+_MODULES = {
+    'WriteResult': 'beam_mds.write',
+    'WriteToMDS': 'beam_mds.write',
+    'WrittenShard': 'beam_mds.write',
+    'read_samples': 'beam_mds.read',
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a transform's module when its name is first used."""
+    import importlib
+
+    if name not in _MODULES:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -1,0 +1,54 @@
+"""Work that overlaps: hashing, compressing and writing one shard while the next is encoded.
+
+Arrow, numpy, zstd, xxhash and file writes release the interpreter lock, so two threads use two
+cores. All transforms of a process share the threads, however many bundles it runs at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, ParamSpec, TypeVar
+
+_P = ParamSpec('_P')
+_T = TypeVar('_T')
+
+# Threads of a process, and the jobs that one bundle may have under way: each holds about a shard.
+_THREADS = 2
+_IN_FLIGHT = 2
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix='beam-mds')
+
+
+class Jobs(Generic[_T]):
+    """The background jobs of one bundle; results come back in the order of submission."""
+
+    def __init__(self) -> None:
+        """Starts with no job."""
+        self._running: deque[Future[_T]] = deque()
+
+    def submit(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> list[_T]:
+        """Starts a job, once few enough are under way.
+
+        Returns:
+            The results of the jobs that had to be waited for.
+
+        Raises:
+            Exception: What one of those jobs raised.
+        """
+        done = []
+        while len(self._running) >= _IN_FLIGHT:
+            done.append(self._running.popleft().result())
+        self._running.append(_pool().submit(call, *args, **kwargs))
+        return done
+
+    def finish(self) -> list[_T]:
+        """Waits for all jobs, and returns their results."""
+        done = [job.result() for job in self._running]
+        self._running.clear()
+        return done

@@ -1,0 +1,233 @@
+"""The worker's side of encoding: elements in, blocks and full shards out; no Beam here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from beam_mds import blocks, planning
+from beam_mds.background import Jobs
+from beam_mds.errors import EncodingError, OptionError
+from beam_mds.format import Samples
+from beam_mds.format.columns import Batch
+from beam_mds.format.encodings.base import describe
+from beam_mds.format.shard import SAMPLE_OVERHEAD
+from beam_mds.options import WriteOptions
+from beam_mds.planning import Histogram, Int64s, UInt64s
+from beam_mds.shardfile import Fragment, store_shard
+
+# Bytes of samples that are encoded at once: small enough to stay in a processor's cache.
+_BATCH_BYTES = 4 << 20
+
+# Dicts in the first batch, before anything is known of their size, and in the largest.
+_FIRST_DICTS, _MOST_DICTS = 16, 8192
+
+# Bytes of samples in a block: a run file is cut into as many slices as there are shards, so it is
+# large; an inline block is held by the runner and by every buffer on its way.
+_RUN_BYTES, _INLINE_BYTES = 128 << 20, 16 << 20
+
+# What a key function may return: values whose repr() is the same in every process.
+_KEY_TYPES = (str, bytes, int, float, bool, type(None))
+
+
+@dataclass
+class Encoded:
+    """What came out of some elements.
+
+    Attributes:
+        blocks: Blocks of sorted samples.
+        positions: The same without the samples' bytes.
+        histograms: Bytes by position, when the plan needs them.
+        fragments: Shards that are written already (order='arrival').
+        sizes: Bytes of each sample, in chunks of int64 arrays.
+    """
+
+    blocks: list[bytes] = field(default_factory=list)
+    positions: list[bytes] = field(default_factory=list)
+    histograms: list[Histogram] = field(default_factory=list)
+    fragments: list[Fragment] = field(default_factory=list)
+    sizes: list[Int64s] = field(default_factory=list)
+
+    def extend(self, other: Encoded) -> None:
+        """Appends what another holds."""
+        self.blocks += other.blocks
+        self.positions += other.positions
+        self.histograms += other.histograms
+        self.fragments += other.fragments
+        self.sizes += other.sizes
+
+
+class BundleEncoder:
+    """Encodes the elements of one bundle; takes them one by one and gives results when there are any."""
+
+    def __init__(self, options: WriteOptions, spill_folder: str | None) -> None:
+        """Starts a bundle.
+
+        Args:
+            options: Of the write.
+            spill_folder: Where run files go; None for inline blocks.
+        """
+        self._options = options
+        self._columns = options.config.columns
+        self._spill_folder = spill_folder
+        self._block_bytes = _INLINE_BYTES if spill_folder is None else _RUN_BYTES
+        self._dicts: list[Mapping[str, Any]] = []
+        self._dict_limit = _FIRST_DICTS
+        self._waiting: list[Samples] = []
+        self._waiting_bytes = 0
+        self._hashes: list[tuple[UInt64s, UInt64s | None]] = []
+        self._jobs: Jobs[Encoded] = Jobs()
+
+    def add(self, element: Any) -> Encoded | None:
+        """Takes one element: a dict-like sample, or an Arrow batch or table of them.
+
+        Raises:
+            EncodingError: A sample cannot be held.
+        """
+        if isinstance(element, Mapping):
+            self._dicts.append(element)
+            return self._flush_dicts() if len(self._dicts) >= self._dict_limit else None
+        if isinstance(element, (pa.RecordBatch, pa.Table)):
+            result = Encoded()
+            for piece in _pieces(element):
+                result.extend(self._encode(piece))
+            return result
+        raise EncodingError(
+            f'element is {describe(element)}: expected a dict, pyarrow.RecordBatch or pyarrow.Table'
+        )
+
+    def finish(self) -> Encoded:
+        """Ends the bundle: what is left over becomes blocks, and all jobs are waited for."""
+        result = self._flush_dicts()
+        if self._waiting:
+            result.extend(self._flush_block())
+        for done in self._jobs.finish():
+            result.extend(done)
+        return result
+
+    def _flush_dicts(self) -> Encoded:
+        batch, self._dicts = self._dicts, []
+        if not batch:
+            return Encoded()
+        result = self._encode(batch)
+        size = sum(int(sizes.sum()) for sizes in result.sizes)
+        wanted = _BATCH_BYTES * len(batch) // max(size, 1)
+        self._dict_limit = max(1, min(wanted, 4 * len(batch), _MOST_DICTS))
+        return result
+
+    def _encode(self, batch: Batch) -> Encoded:
+        samples = self._columns.encode_batch(batch)
+        result = Encoded(sizes=[samples.sizes])
+        if self._options.order == 'arrival':
+            result.extend(self._fill_shards(samples))
+        else:
+            self._hashes.append(self._hash(batch, samples))
+            self._wait(samples)
+            if self._waiting_bytes >= self._block_bytes:
+                result.extend(self._flush_block())
+        return result
+
+    def _wait(self, samples: Samples) -> None:
+        self._waiting.append(samples)
+        self._waiting_bytes += samples.nbytes + SAMPLE_OVERHEAD * len(samples)
+
+    def _fill_shards(self, samples: Samples) -> Encoded:
+        """Adds samples to the shard that is filling; writes it when the next one does not fit."""
+        result = Encoded()
+        capacity = self._options.config.capacity
+        total = np.cumsum(samples.sizes + SAMPLE_OVERHEAD)
+        start, used = 0, 0
+        while True:
+            end = int(np.searchsorted(total, used + capacity - self._waiting_bytes, side='right'))
+            if end >= len(samples):
+                break
+            if not self._waiting and end <= start:
+                end = start + 1  # larger than a shard: it gets its own
+            if end > start:
+                self._wait(samples.slice(start, end))
+                start, used = end, int(total[end - 1])
+            for done in self._jobs.submit(self._store, self._waiting):
+                result.extend(done)
+            self._waiting, self._waiting_bytes = [], 0
+        if start < len(samples):
+            self._wait(samples.slice(start, len(samples)))
+        return result
+
+    def _store(self, samples: Sequence[Samples]) -> Encoded:
+        return Encoded(fragments=[store_shard(self._options.out, self._options.config, samples)])
+
+    def _flush_block(self) -> Encoded:
+        """Turns the waiting samples into a block, in the background."""
+        result = Encoded()
+        waiting, hashes = self._waiting, self._hashes
+        self._waiting, self._hashes, self._waiting_bytes = [], [], 0
+        for done in self._jobs.submit(self._make_block, waiting, hashes):
+            result.extend(done)
+        return result
+
+    def _make_block(
+        self, waiting: list[Samples], hashes: list[tuple[UInt64s, UInt64s | None]]
+    ) -> Encoded:
+        if not hashes:  # left over in arrival order
+            hashes = [(self._digests(samples), None) for samples in waiting]
+        first = np.concatenate([pair[0] for pair in hashes])
+        seconds = [pair[1] for pair in hashes if pair[1] is not None]
+        merged = Samples.concat(waiting)
+        waiting.clear()  # the copy is enough: a block is large
+        block = blocks.sorted_block(merged, first, np.concatenate(seconds) if seconds else None)
+        del merged
+        result = Encoded()
+        if self._spill_folder is None:
+            result.blocks.append(blocks.inline(block))
+            result.positions.append(blocks.positions_only(block))
+        else:
+            result.blocks.append(blocks.spill(block, self._spill_folder))
+            result.positions.append(result.blocks[0])
+        if self._options.num_shards is None:
+            weights = block.samples.sizes + SAMPLE_OVERHEAD
+            result.histograms.append(planning.measure(block.first, weights))
+        return result
+
+    def _hash(self, batch: Batch, samples: Samples) -> tuple[UInt64s, UInt64s | None]:
+        """The position of each sample."""
+        key = self._options.key
+        if key is None:
+            return self._digests(samples), None
+        if callable(key):
+            rows = batch.to_pylist() if isinstance(batch, (pa.RecordBatch, pa.Table)) else batch
+            keys = Samples.of([_key_bytes(key(row)) for row in rows])
+        else:
+            keys = self._columns.encode_column(key, batch)
+        return self._digests(keys), self._digests(samples)
+
+    def _digests(self, samples: Samples) -> UInt64s:
+        """One 64-bit hash a sample."""
+        digest: Callable[..., int] = xxhash.xxh3_64_intdigest
+        seeds = itertools.repeat(self._options.seed)
+        return np.fromiter(map(digest, samples, seeds), np.uint64, len(samples))
+
+
+def _pieces(table: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch | pa.Table]:
+    """Cuts a table into batches of about _BATCH_BYTES."""
+    rows = max(1, _BATCH_BYTES * table.num_rows // max(table.nbytes, 1))
+    for start in range(0, table.num_rows, rows):
+        yield table.slice(start, rows)
+
+
+def _key_bytes(key: Any) -> bytes:
+    """What a key is hashed by."""
+    if isinstance(key, (np.generic, pa.Scalar)):
+        key = key.item() if isinstance(key, np.generic) else key.as_py()
+    items = key if isinstance(key, tuple) else (key,)
+    if not all(isinstance(item, _KEY_TYPES) for item in items):
+        raise OptionError(
+            f'the key function returned {describe(key)}: expected str, bytes, int, float, bool, '
+            'None, or a tuple of them'
+        )
+    return repr(key).encode('utf-8', 'surrogatepass')

@@ -1,0 +1,71 @@
+"""The exceptions of beam_mds: one small tree, grouped by what a handler would do.
+
+The base is also a `ValueError`, so that `except ValueError` catches all of it.
+"""
+
+from __future__ import annotations
+
+
+class MDSError(ValueError):
+    """Base of every error that beam_mds raises on purpose."""
+
+
+class OptionError(MDSError):
+    """An option, or a combination of options, that cannot work; raised before the job starts."""
+
+
+class ColumnsError(OptionError):
+    """A column table that is wrong: an unknown encoding, a bad parameter, no columns at all."""
+
+
+class EncodingError(MDSError):
+    """A sample that the column table cannot hold.
+
+    Attributes:
+        reason: What is wrong with the value, without the column's name.
+        column: The column's name, or None while it is not known.
+        encoding: The column's encoding as it was given, or None.
+        row: Position of the sample in the batch that was encoded, or None.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        column: str | None = None,
+        encoding: str | None = None,
+        row: int | None = None,
+    ) -> None:
+        """Makes the error; see the class for the arguments."""
+        self.reason, self.column, self.encoding, self.row = reason, column, encoding, row
+        where = '' if column is None else f'column {column!r}'
+        if encoding is not None:
+            where += f' ({encoding})'
+        super().__init__(f'{where}: {reason}' if where else reason)
+
+    def __reduce__(self) -> tuple[type[EncodingError], tuple[object, ...]]:
+        """Pickles by the constructor's arguments: errors cross process borders in Beam."""
+        return EncodingError, (self.reason, self.column, self.encoding, self.row)
+
+
+class FormatError(MDSError):
+    """Bytes that are not what the MDS format or their index says."""
+
+
+class MissingExtraError(MDSError, ImportError):
+    """An optional library that this column or option needs is not installed."""
+
+
+class TargetError(MDSError):
+    """The output folder is not in the state that the job needs."""
+
+
+class StorageError(MDSError, OSError):
+    """A file could not be written, read back or published, after every retry."""
+
+
+class EmptyInputError(MDSError):
+    """There was no sample to write, and `allow_empty` was not set."""
+
+
+class LostSamplesError(MDSError, RuntimeError):
+    """The samples that arrived at the end are not those that were encoded."""

@@ -1,0 +1,255 @@
+"""The column table: names and encodings, and samples encoded and decoded by it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+
+from beam_mds.errors import ColumnsError, EncodingError, FormatError, MissingExtraError
+from beam_mds.format.encodings import Encoding, Part, Values, get_encoding
+from beam_mds.format.encodings.base import describe, types_of
+from beam_mds.format.samples import Samples, join_columns
+
+Sample: TypeAlias = Mapping[str, Any]
+Batch: TypeAlias = Sequence[Sample] | pa.RecordBatch | pa.Table
+
+_ARROW = (pa.RecordBatch, pa.Table)
+
+
+class Columns:
+    r"""What each sample of a dataset holds.
+
+    A sample is: the uint32 size of each variable-size column, in column order; then every
+    column's bytes, in column order (mosaicml-streaming 0.13.0, `MDSWriter.encode_sample`).
+
+    Attributes:
+        names: Column names in the format's order, which is sorted.
+        encodings: The codec of each.
+
+    Example:
+        >>> columns = Columns({'text': 'str', 'label': 'uint8'})
+        >>> columns.encode_sample({'text': 'hi', 'label': 7})
+        b'\x02\x00\x00\x00\x07hi'
+    """
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        """Makes the table.
+
+        Args:
+            columns: Column name -> encoding, like `{'tokens': 'ndarray:int32'}`.
+
+        Raises:
+            ColumnsError: No columns, a name that is no text, or an encoding that is unknown or has
+                a wrong parameter; the column is named.
+        """
+        given: Any = columns
+        if not isinstance(given, Mapping) or not given:
+            raise ColumnsError(
+                "columns must be a dict like {'text': 'str'} with at least one column, "
+                f'got {repr(given)[:80]}'
+            )
+        for name, encoding in given.items():
+            if not (isinstance(name, str) and isinstance(encoding, str)):
+                raise ColumnsError(
+                    f'column {repr(name)[:80]}: name and encoding must be str, '
+                    f'got encoding {repr(encoding)[:80]}'
+                )
+        self.names: list[str] = sorted(columns)
+        self.encodings: list[Encoding] = [_named(name, columns[name]) for name in self.names]
+        self._name_set = frozenset(columns)
+        self._getter: Callable[[Sample], Any] = operator.itemgetter(*self.names)
+
+    def __reduce__(self) -> tuple[type[Columns], tuple[dict[str, str]]]:
+        """Pickles as the dict that it was made from."""
+        return Columns, (self.as_dict(),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Columns) and self.as_dict() == other.as_dict()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.as_dict().items()))
+
+    def __repr__(self) -> str:
+        return f'Columns({self.as_dict()!r})'
+
+    def as_dict(self) -> dict[str, str]:
+        """Column name -> encoding."""
+        return {name: codec.name for name, codec in zip(self.names, self.encodings, strict=True)}
+
+    @property
+    def sizes(self) -> list[int | None]:
+        """Bytes of each column's values, or None where they vary."""
+        return [encoding.size for encoding in self.encodings]
+
+    def encode_sample(self, sample: Sample) -> bytes:
+        """Encodes one sample.
+
+        Raises:
+            EncodingError: A column is missing or extra, or its encoding cannot hold the value.
+        """
+        return self.encode_batch([sample]).bytes.tobytes()
+
+    def encode_batch(self, batch: Batch) -> Samples:
+        """Encodes many samples at once, column by column.
+
+        Args:
+            batch: Mappings, or Arrow columns of equal length.
+
+        Returns:
+            The samples in the batch's order.
+
+        Raises:
+            EncodingError: The first sample that cannot be held, with its row, column and reason.
+        """
+        try:
+            return self._encode(batch)
+        except EncodingError as error:
+            raise self._first_error(batch, error) from error.__cause__
+
+    def encode_column(self, name: str, batch: Batch) -> Samples:
+        """Encodes one column of many samples: its bytes alone, as they stand in the samples."""
+        at = self.names.index(name)
+        values = list(self._columns_of(batch))[at]
+        return join_columns([(self.encodings[at].encode_column(values), False)], len(batch))
+
+    def decode_sample(self, data: bytes, only: Iterable[str] | None = None) -> dict[str, Any]:
+        """Decodes one sample.
+
+        Args:
+            data: The sample's bytes.
+            only: The columns wanted; all when None.
+
+        Raises:
+            FormatError: The bytes are no sample of these columns.
+            ColumnsError: `only` names a column that there is not.
+            MissingExtraError: An image column is decoded without Pillow.
+        """
+        wanted = self._name_set if only is None else frozenset(only)
+        if unknown := wanted - self._name_set:
+            raise ColumnsError(f'no column {min(unknown)!r}: there are {", ".join(self.names)}')
+        data = bytes(data)  # no copy of what is bytes already
+        heads = sum(encoding.size is None for encoding in self.encodings)
+        if len(data) < 4 * heads:
+            raise FormatError(f'sample of {len(data)} bytes is shorter than its head')
+        given = iter(np.frombuffer(data, '<u4', heads).tolist())
+        sample, at = {}, 4 * heads
+        for name, encoding in zip(self.names, self.encodings, strict=True):
+            end = at + (next(given) if encoding.size is None else encoding.size)
+            if name in wanted and end <= len(data):
+                sample[name] = _decoded(name, encoding, data[at:end])
+            at = end
+        if at != len(data):
+            raise FormatError(f'sample has {len(data)} bytes, its columns need {at}')
+        return sample
+
+    def _encode(self, batch: Batch) -> Samples:
+        """Encodes a batch; an error does not name the row."""
+        columns: list[tuple[list[Part], bool]] = []
+        for name, encoding, values in zip(
+            self.names, self.encodings, self._columns_of(batch), strict=True
+        ):
+            try:
+                columns.append((encoding.encode_column(values), encoding.size is None))
+            except EncodingError as error:
+                raise EncodingError(error.reason, name, encoding.name) from error.__cause__
+        return join_columns(columns, len(batch))
+
+    def _columns_of(self, batch: Batch) -> Iterable[Values]:
+        """The values of each column, in the format's order."""
+        if isinstance(batch, _ARROW):
+            self._check_names(batch.schema.names)
+            if len(set(batch.schema.names)) != len(batch.schema.names):
+                names = batch.schema.names
+                twice = next(name for name in self.names if names.count(name) > 1)
+                raise EncodingError('two columns of the Arrow table have this name', twice)
+            return [_one_chunk(batch.column(name)) for name in self.names]
+        # Only a plain dict is known to have no answer for a missing key (a defaultdict would even
+        # change), so the names of anything else are compared before a value is asked for.
+        if types_of(batch) != {dict} or set(map(len, batch)) != {len(self.names)}:
+            self._check_samples(batch)
+        try:
+            rows = list(map(self._getter, batch))
+        except KeyError:
+            self._check_samples(batch)
+            raise
+        if len(self.names) == 1:
+            return [rows]
+        return list(zip(*rows, strict=True)) or [()] * len(self.names)
+
+    def _check_samples(self, batch: Sequence[Sample]) -> None:
+        for sample in cast('Sequence[Any]', batch):
+            if not isinstance(sample, Mapping):
+                raise EncodingError(f'{describe(sample)} is no sample: expected a dict')
+            self._check_names(sample)
+
+    def _check_names(self, given: Iterable[Any]) -> None:
+        names = set(given)
+        if missing := sorted(self._name_set - names):
+            raise EncodingError('the sample has no such column', missing[0])
+        if extra := sorted(names - self._name_set, key=str):
+            raise EncodingError(
+                'the sample has this column, the dataset has not: drop it or add it to columns',
+                str(extra[0])[:80],
+            )
+
+    def _error_of(self, batch: Batch) -> EncodingError | None:
+        """What is wrong with a batch, if anything."""
+        try:
+            self._encode(batch)
+        except EncodingError as error:
+            return error
+        return None
+
+    def _first_error(self, batch: Batch, error: EncodingError) -> EncodingError:
+        """The error of the first bad sample, found by halving a batch that has one."""
+        low, high = 0, len(batch)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._error_of(_rows(batch, low, middle)) is None:
+                low = middle
+            else:
+                high = middle
+        found = self._error_of(_rows(batch, low, high))
+        if found is None or high == 0:  # not of one sample: a wrong Arrow type and no rows
+            return EncodingError(error.reason, error.column, error.encoding)
+        return EncodingError(found.reason, found.column, found.encoding, low)
+
+
+def _rows(batch: Batch, start: int, stop: int) -> Batch:
+    return batch.slice(start, stop - start) if isinstance(batch, _ARROW) else batch[start:stop]
+
+
+def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """An Arrow column in one piece."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    # 32-bit offsets would overflow at 2 GiB.
+    if pa.types.is_string(column.type):
+        column = column.cast(pa.large_string())
+    elif pa.types.is_binary(column.type):
+        column = column.cast(pa.large_binary())
+    return column.combine_chunks()
+
+
+def _named(name: str, encoding: str) -> Encoding:
+    try:
+        return get_encoding(encoding)
+    except ColumnsError as error:
+        raise ColumnsError(f'column {name!r}: {error}') from None
+
+
+def _decoded(name: str, encoding: Encoding, data: bytes) -> Any:
+    try:
+        return encoding.decode(data)
+    except MissingExtraError:
+        raise
+    except Exception as error:  # damaged bytes can raise anything in numpy, Pillow, json or pickle
+        raise FormatError(
+            f'column {name!r} ({encoding.name}): {len(data)} bytes do not decode: {str(error)[:80]}'
+        ) from error

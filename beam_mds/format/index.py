@@ -1,0 +1,108 @@
+"""index.json: the list of a dataset's shards, parsed, checked and written.
+
+(mosaicml-streaming 0.13.0, `base/format/base/writer.py` and `reader.py`.)
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from beam_mds.errors import FormatError, MDSError
+from beam_mds.format.shard import ShardConfig
+
+INDEX_NAME = 'index.json'
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """One stored or raw file.
+
+    Attributes:
+        basename: Posix path relative to the folder of index.json.
+        bytes: Its size.
+        hashes: Hash name -> hex digest.
+    """
+
+    basename: str
+    bytes: int
+    hashes: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """One shard as the index lists it.
+
+    Attributes:
+        config: What it shares with the dataset's other shards.
+        samples: How many it holds.
+        raw_data: The raw file; not stored when compression is on.
+        zip_data: The compressed file, or None.
+    """
+
+    config: ShardConfig
+    samples: int
+    raw_data: FileInfo
+    zip_data: FileInfo | None = None
+
+    @property
+    def stored(self) -> FileInfo:
+        """The file that lies in the folder."""
+        return self.zip_data or self.raw_data
+
+
+def dump_index(shards: Sequence[ShardInfo]) -> bytes:
+    """The bytes of an index.json that lists these shards in this order."""
+    listed = [
+        {
+            **shard.config.as_dict(),
+            'samples': shard.samples,
+            'raw_data': asdict(shard.raw_data),
+            'zip_data': asdict(shard.zip_data) if shard.zip_data else None,
+        }
+        for shard in shards
+    ]
+    return json.dumps({'shards': listed, 'version': 2}, sort_keys=True).encode()
+
+
+def parse_index(data: bytes) -> list[ShardInfo]:
+    """The shards that an index.json lists.
+
+    Raises:
+        FormatError: It is no MDS index of version 2, or a basename leaves the dataset's folder.
+    """
+    try:
+        index = json.loads(data)
+        if index['version'] != 2:
+            raise FormatError(f'version {index["version"]!r}, expected 2')
+        return [_parse_shard(entry) for entry in index['shards']]
+    except (KeyError, TypeError, ValueError) as error:
+        kind = '' if isinstance(error, MDSError) else f'{type(error).__name__}: '
+        raise FormatError(f'no MDS index: {kind}{error}') from error
+
+
+def _parse_shard(entry: dict[str, Any]) -> ShardInfo:
+    zipped = entry['zip_data']
+    return ShardInfo(
+        ShardConfig.from_dict(entry),
+        _parse_count(entry['samples']),
+        _parse_file(entry['raw_data']),
+        _parse_file(zipped) if zipped else None,
+    )
+
+
+def _parse_file(entry: dict[str, Any]) -> FileInfo:
+    name = entry['basename']
+    above = name.startswith(('/', '../')) or name in ('.', '..')
+    if name != posixpath.normpath(name) or above or '\\' in name:
+        raise FormatError(f'basename {name!r} is no plain path below the dataset')
+    return FileInfo(name, _parse_count(entry['bytes']), dict(entry['hashes']))
+
+
+def _parse_count(count: Any) -> int:
+    if type(count) is not int or count < 0:
+        raise FormatError(f'{repr(count)[:80]} is no count')
+    return count

@@ -1,0 +1,206 @@
+"""Which sample goes to which shard, and what a shard is called: pure functions of sizes and hashes.
+
+Every sample has a position: a pair of 64-bit hashes, of its key and of its encoded bytes (the
+second is 0 when there is no key). The order of a shuffled dataset is the order of positions, and a
+shard is a range of them. So that shards come out full, the ranges are cut by a histogram of bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+UInt64s = npt.NDArray[np.uint64]
+Int64s = npt.NDArray[np.int64]
+
+# Buckets of the first hash in the histogram: 2**20, of 16 bytes each when all are used. That is 10
+# buckets a shard at 100,000 shards, and more than one for each sample of a small set of large ones.
+BUCKET_BITS = 20
+
+# A bucket with more bytes than a shard is measured again, in parts of at most a shard / 32.
+_HOT_PARTS = 32
+
+# The files that are ours and may be deleted when no index lists them: numbered shards with 16 hex
+# digits of their content's hash, and shards in arrival order with 32 random ones.
+OWN_SHARD = re.compile(r'shard\.(\d{5,}\.[0-9a-f]{16}|[0-9a-f]{32})\.mds(\.[a-z0-9]+)?')
+
+
+def numbered_name(number: int, digest: str) -> str:
+    """The raw basename of a shard whose content has this hash (16 hex digits)."""
+    return f'shard.{number:05}.{digest}.mds'
+
+
+def arrival_name(token: str) -> str:
+    """The raw basename of a shard that is unique to one attempt (32 hex digits)."""
+    return f'shard.{token}.mds'
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Bytes at positions, sorted by position, each position once.
+
+    Attributes:
+        first: uint64 of shape (n,), where a bucket starts (first hash).
+        second: uint64 of shape (n,), where a bucket starts (second hash).
+        weights: int64 of shape (n,), bytes in the bucket, shard overhead of samples included.
+    """
+
+    first: UInt64s
+    second: UInt64s
+    weights: Int64s
+
+    def __len__(self) -> int:
+        """The number of buckets in use."""
+        return len(self.first)
+
+    @staticmethod
+    def of(first: UInt64s, second: UInt64s, weights: Int64s) -> Histogram:
+        """Sorts and adds up what stands at one position."""
+        order = np.lexsort((second, first))
+        first, second, weights = first[order], second[order], weights[order]
+        starts = np.flatnonzero(
+            np.concatenate([[True], (np.diff(first) != 0) | (np.diff(second) != 0)])[: len(first)]
+        )
+        sums = np.add.reduceat(weights, starts) if len(starts) else weights
+        return Histogram(first[starts], second[starts], sums)
+
+    @staticmethod
+    def merged(histograms: Sequence[Histogram]) -> Histogram:
+        """The sum of several; empty for none."""
+        if len(histograms) == 1:
+            return histograms[0]
+        return Histogram.of(
+            np.concatenate([np.empty(0, np.uint64), *(h.first for h in histograms)]),
+            np.concatenate([np.empty(0, np.uint64), *(h.second for h in histograms)]),
+            np.concatenate([np.empty(0, np.int64), *(h.weights for h in histograms)]),
+        )
+
+
+def measure(first: UInt64s, weights: Int64s) -> Histogram:
+    """The histogram of samples by the leading bits of their first hash.
+
+    Args:
+        first: uint64 of shape (n,), in any order.
+        weights: int64 of shape (n,), bytes that each sample takes in a shard.
+    """
+    return Histogram.of(_bucket(first), np.zeros(len(first), np.uint64), weights)
+
+
+@dataclass(frozen=True)
+class HotBuckets:
+    """Buckets with more bytes than a shard, and how finely each is to be measured.
+
+    Attributes:
+        starts: uint64 of shape (n,), sorted.
+        shifts: uint64 of shape (n,), low bits of the second hash to leave out.
+    """
+
+    starts: UInt64s
+    shifts: UInt64s
+
+    def __len__(self) -> int:
+        """How many there are; mostly none."""
+        return len(self.starts)
+
+
+def hot_buckets(histogram: Histogram, capacity: int) -> HotBuckets:
+    """The buckets that hold more than a shard: one frequent key, or many copies of a sample."""
+    hot = histogram.weights > capacity
+    parts = histogram.weights[hot] * _HOT_PARTS / capacity
+    bits = np.minimum(np.ceil(np.log2(parts)), 40).astype(np.uint64)
+    return HotBuckets(histogram.first[hot], np.uint64(64) - bits)
+
+
+def measure_hot(first: UInt64s, second: UInt64s, weights: Int64s, hot: HotBuckets) -> Histogram:
+    """The histogram of the samples in hot buckets, by key and by leading bits of the second hash."""
+    bucket = _bucket(first)
+    at = np.minimum(np.searchsorted(hot.starts, bucket), max(len(hot) - 1, 0))
+    inside = np.flatnonzero(hot.starts[at] == bucket) if len(hot) else np.empty(0, np.int64)
+    shift = hot.shifts[at[inside]] if len(hot) else np.empty(0, np.uint64)
+    return Histogram.of(first[inside], second[inside] >> shift << shift, weights[inside])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Ranges of positions, one a shard.
+
+    Attributes:
+        first: uint64 of shape (shards - 1,), first hash where each shard but the first starts.
+        second: uint64 of shape (shards - 1,), second hash there.
+    """
+
+    first: UInt64s
+    second: UInt64s
+
+    def __len__(self) -> int:
+        """The number of shards."""
+        return len(self.first) + 1
+
+    def split(self, first: UInt64s, second: UInt64s) -> Iterator[tuple[int, int, int]]:
+        """Cuts samples that are sorted by position.
+
+        Args:
+            first: uint64 of shape (n,).
+            second: uint64 of shape (n,).
+
+        Yields:
+            Shard number, first row, end row; no empty ranges.
+        """
+        rows = np.searchsorted(first, self.first)
+        for cut in np.flatnonzero(self.second):  # cuts inside one key: few
+            low, high = rows[cut], np.searchsorted(first, self.first[cut], side='right')
+            rows[cut] = low + np.searchsorted(second[low:high], self.second[cut])
+        bounds = np.concatenate([[0], rows, [len(first)]])
+        for shard in np.flatnonzero(np.diff(bounds)).tolist():
+            yield shard, int(bounds[shard]), int(bounds[shard + 1])
+
+
+def even_plan(shards: int) -> Plan:
+    """Equal ranges of the first hash, without looking at the data."""
+    cuts = [-(-(number << 64) // shards) for number in range(1, shards)]
+    return Plan(np.array(cuts, np.uint64), np.zeros(shards - 1, np.uint64))
+
+
+def full_plan(coarse: Histogram, fine: Histogram, capacity: int) -> Plan:
+    """Ranges that fill shards up to the capacity, in the order of positions.
+
+    Args:
+        coarse: All samples, from `measure`.
+        fine: The samples of hot buckets, from `measure_hot`.
+        capacity: Bytes that the samples of a shard may add up to, overhead included.
+    """
+    cold = coarse.weights <= capacity
+    whole = Histogram(coarse.first[cold], coarse.second[cold], coarse.weights[cold])
+    histogram = Histogram.merged([whole, _whole_keys(fine, capacity)])
+    total = np.cumsum(histogram.weights)
+    cuts, used = [], 0
+    while True:
+        start = cuts[-1] if cuts else 0
+        end = max(int(np.searchsorted(total, used + capacity, side='right')), start + 1)
+        if end >= len(total):
+            break
+        cuts.append(end)
+        used = int(total[end - 1])
+    return Plan(histogram.first[cuts], histogram.second[cuts])
+
+
+def _whole_keys(fine: Histogram, capacity: int) -> Histogram:
+    """Makes one item of each key that fits a shard: such a key is not cut."""
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(fine.first) != 0])[: len(fine)])
+    if not len(starts):
+        return fine
+    sums = np.add.reduceat(fine.weights, starts)
+    lengths = np.diff(np.append(starts, len(fine)))
+    fits = np.repeat(sums <= capacity, lengths)
+    second = np.where(fits, np.uint64(0), fine.second)
+    return Histogram.of(fine.first, second, fine.weights)
+
+
+def _bucket(first: UInt64s) -> UInt64s:
+    shift: Any = np.uint64(64 - BUCKET_BITS)
+    return first >> shift << shift

@@ -1,0 +1,251 @@
+"""Files of a dataset: written, checked, listed, published and deleted, on any Beam filesystem.
+
+All of it goes through `apache_beam.io.filesystems.FileSystems`; what its stores do differently is
+known here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+from google.api_core import retry
+
+from beam_mds.errors import OptionError, StorageError
+
+_logger = logging.getLogger(__name__)
+_T = TypeVar('_T')
+
+# Beam would compress a second time by the name's suffix if it were not told.
+_AS_IS = 'uncompressed'
+
+# Answers of a store that is busy or just failed, and is worth asking again.
+_TRANSIENT_CODES = frozenset({408, 429, 500, 502, 503, 504})
+
+# Seconds: the first wait, the longest wait, and how long a call is repeated in all. Waits are drawn
+# at random below twice the delay, so that many workers do not come back at once.
+_FIRST_WAIT, _LONGEST_WAIT, _GIVE_UP_AFTER = 0.5, 20.0, 180.0
+
+# A file whose reported size stays wrong is written again this often.
+_WRITES = 3
+
+
+def absolute(path: str | os.PathLike[str], option: str = 'out') -> str:
+    """A path that means the same on every worker, without a trailing slash.
+
+    Raises:
+        OptionError: It is no path, is empty, or its scheme is unknown to Beam.
+    """
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        text = None
+    if not isinstance(text, str) or not text.strip():
+        raise OptionError(f'{option} must be a path as str or os.PathLike, got {path!r:.80}')
+    if not is_remote(text):
+        return os.path.abspath(os.path.expanduser(text))
+    try:
+        FileSystems.get_filesystem(text)
+    except ValueError as error:
+        raise OptionError(f'{option}={text!r}: Beam has no filesystem for it: {error}') from None
+    return text.rstrip('/')
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path has a scheme, like gs://."""
+    return '://' in path
+
+
+def join(folder: str, name: str) -> str:
+    """The path of a file by its posix name relative to a folder."""
+    return f'{folder}/{name}'
+
+
+def read(path: str, start: int = 0, size: int = -1) -> bytes:
+    """Reads a file, or `size` bytes of it from byte `start`.
+
+    Raises:
+        StorageError: It cannot be read, or ends too early.
+    """
+
+    def attempt() -> bytes:
+        with FileSystems.open(path, compression_type=_AS_IS) as file:
+            if start:
+                file.seek(start)
+            return bytes(file.read(size))
+
+    data = _retried(attempt, f'read {path}')
+    if size >= 0 and len(data) != size:
+        raise StorageError(f'{path}: {len(data)} bytes from byte {start}, expected {size}')
+    return data
+
+
+def size_of(path: str) -> int | None:
+    """A file's size in bytes, or None when there is no such file."""
+
+    def attempt() -> int | None:
+        system = FileSystems.get_filesystem(path)
+        try:
+            return int(system.metadata(path).size_in_bytes)
+        except (BeamIOError, FileNotFoundError) as error:
+            if _is_transient(error) or system.exists(path):
+                raise
+            return None
+
+    return _retried(attempt, f'look up {path}')
+
+
+def write(path: str, parts: Sequence[Any]) -> bool:
+    """Writes a file from bytes-like parts, unless it is there with this size already.
+
+    The name must stand for the content: a file with the right size counts as right.
+
+    Args:
+        path: Where.
+        parts: Bytes-like objects that stand one after another.
+
+    Returns:
+        Whether anything was sent.
+
+    Raises:
+        StorageError: It could not be written, or the store reports another size after it was.
+    """
+    size = sum(memoryview(part).nbytes for part in parts)
+    seen = size_of(path)
+    if seen == size:
+        return False
+    for _ in range(_WRITES):
+        _retried(lambda: _write_once(path, parts), f'write {path}')
+        seen = size_of(path)
+        if seen == size:
+            return True
+        _logger.warning('%s: wrote %d bytes, the store reports %s', path, size, seen)
+    raise StorageError(
+        f'{path}: wrote {size} bytes, the store reports {seen}, also after {_WRITES} attempts'
+    )
+
+
+def publish(path: str, data: bytes, staging: str) -> None:
+    """Puts a file in place in one step: written under another name, then moved.
+
+    Args:
+        path: The final name; a file there is replaced.
+        data: The content.
+        staging: A name beside it that nobody reads.
+    """
+    write(staging, [data])
+
+    def attempt() -> None:
+        try:
+            FileSystems.rename([staging], [path])
+        except Exception:
+            # A repeated move finds its source gone: done, when the target is what we wrote.
+            if size_of(staging) is not None or size_of(path) != len(data) or read(path) != data:
+                raise
+
+    _retried(attempt, f'move {staging} to {path}')
+
+
+def list_folder(folder: str) -> dict[str, int]:
+    """All files below a folder: posix name relative to it -> size in bytes.
+
+    A folder that does not exist is empty.
+    """
+    prefix = folder + '/'
+
+    def attempt() -> dict[str, int]:
+        (found,) = FileSystems.match([_escape(prefix) + '**'])
+        return {
+            item.path[len(prefix) :].replace(os.sep, '/'): int(item.size_in_bytes)
+            for item in found.metadata_list
+        }
+
+    return _retried(attempt, f'list {folder}')
+
+
+def delete(paths: Sequence[str]) -> None:
+    """Deletes files; one that is gone already is fine."""
+
+    def attempt() -> None:
+        try:
+            FileSystems.delete([_escape(path) for path in paths])
+        except BeamIOError:
+            if any(FileSystems.exists(path) for path in paths):
+                raise
+
+    if paths:
+        _retried(attempt, f'delete {len(paths)} files like {paths[0]}')
+
+
+def delete_folder(folder: str) -> None:
+    """Deletes all files below a folder and, where folders exist, the folder itself."""
+    if is_remote(folder):
+        delete([join(folder, name) for name in list_folder(folder)])
+    elif os.path.isdir(folder):
+        delete([folder])
+
+
+def _write_once(path: str, parts: Sequence[Any]) -> None:
+    # All bytes are ready before the file is opened: an exception between opening and closing would
+    # publish a part of it on most stores.
+    file = FileSystems.create(path, compression_type=_AS_IS)
+    try:
+        for part in parts:
+            file.write(part)
+    finally:
+        file.close()
+
+
+def _escape(path: str) -> str:
+    """A pattern that matches only this path.
+
+    Beam has no quoting but a set of one character. `[[]` would do for a bracket, and makes `re`
+    warn; a set of NUL, which no name holds, and the bracket does not.
+    """
+    return re.sub(r'[*?[]', lambda found: f'[\0{found[0]}]', path)
+
+
+def _retried(call: Callable[[], _T], what: str) -> _T:
+    """Runs a call again, with growing jittered waits, while the store says that it may work later."""
+    try:
+        again = retry.Retry(
+            predicate=_is_transient,
+            initial=_FIRST_WAIT,
+            maximum=_LONGEST_WAIT,
+            timeout=_GIVE_UP_AFTER,
+            on_error=lambda error: _logger.warning('%s: %s; trying again', what, error),
+        )
+        result: _T = again(call)()
+        return result
+    except StorageError:
+        raise
+    except Exception as error:
+        raise StorageError(f'could not {what}: {type(error).__name__}: {error}') from error
+
+
+def _is_transient(error: BaseException) -> bool:
+    """Whether an error, or one that caused it, is a busy store or a broken connection."""
+    return any(
+        isinstance(cause, (ConnectionError, TimeoutError))
+        or retry.if_transient_error(cause)
+        or any(
+            getattr(cause, name, None) in _TRANSIENT_CODES
+            for name in ('code', 'status_code', 'status')
+        )
+        for cause in _causes(error)
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        if isinstance(error, BeamIOError):
+            for detail in (error.exception_details or {}).values():
+                if isinstance(detail, BaseException):
+                    yield from _causes(detail)
+        error = error.__cause__ or error.__context__

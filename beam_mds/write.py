@@ -1,0 +1,420 @@
+"""WriteToMDS: samples in, a complete MDS dataset out."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.options.pipeline_options import PortableOptions
+from apache_beam.pvalue import AsIter, AsSingleton, PCollection, TaggedOutput
+from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from beam_mds import blocks, planning
+from beam_mds.background import Jobs
+from beam_mds.commit import Target, check_target, commit
+from beam_mds.encode import BundleEncoder, Encoded
+from beam_mds.errors import EncodingError, OptionError
+from beam_mds.format import INDEX_NAME
+from beam_mds.options import Key, WriteOptions, make_options
+from beam_mds.planning import Histogram, HotBuckets, Plan
+from beam_mds.shardfile import Fragment, gather, store_range
+from beam_mds.storage import is_remote, join
+
+# Runners whose workers share the machine, and so its temporary folder, with the launching process.
+_LOCAL_RUNNERS = frozenset(
+    {
+        'DirectRunner',
+        'SwitchingDirectRunner',
+        'BundleBasedDirectRunner',
+        'FnApiRunner',
+        'PrismRunner',
+    }
+)
+
+
+class WrittenShard(NamedTuple):
+    """One shard of a published dataset.
+
+    Attributes:
+        basename: The stored file, relative to the folder of index.json.
+        samples: How many it holds.
+        bytes: Size of the stored file.
+        hashes: Hash name -> hex digest of the stored file.
+    """
+
+    basename: str
+    samples: int
+    bytes: int
+    hashes: dict[str, str]
+
+
+class WriteResult(dict[str, PCollection[Any]]):
+    """What `WriteToMDS` gives; emitted only after the index is published.
+
+    A dict, so that every runner and Beam YAML see the outputs by name.
+    """
+
+    @property
+    def shards(self) -> PCollection[WrittenShard]:
+        """One `WrittenShard` for each shard, in the index's order."""
+        return self['shards']
+
+    @property
+    def index(self) -> PCollection[str]:
+        """The path of index.json; nothing when the input was empty and that was allowed."""
+        return self['index']
+
+
+class WriteToMDS(beam.PTransform):  # type: ignore[misc]
+    """Writes samples as a MosaicML Streaming (MDS) dataset that `StreamingDataset` reads.
+
+    Elements are dicts, or many samples at once as `pyarrow.RecordBatch` or `pyarrow.Table`, which is
+    several times as fast. `index.json` appears last, in one step, and lists only complete shards;
+    a job that fails leaves no index, and can be run again.
+
+    Example:
+        >>> import apache_beam as beam
+        >>> with beam.Pipeline(runner='FnApiRunner') as pipeline:
+        ...     result = (
+        ...         pipeline
+        ...         | beam.Create([{'text': 'hello', 'label': 1}])
+        ...         | WriteToMDS(getfixture('tmp_path'), {'text': 'str', 'label': 'uint8'})
+        ...     )
+    """
+
+    def __init__(
+        self,
+        out: str | os.PathLike[str],
+        columns: Mapping[str, str],
+        *,
+        compression: str | None = None,
+        hashes: Sequence[str] | str | None = None,
+        size_limit: int | float | str | None = '64mb',
+        key: Key = None,
+        order: str = 'shuffled',
+        seed: int = 0,
+        num_shards: int | None = None,
+        if_exists: str = 'error',
+        spill: bool | str | os.PathLike[str] = 'auto',
+        allow_empty: bool = False,
+    ) -> None:
+        """Makes the transform; nothing is read or written before the pipeline runs.
+
+        Args:
+            out: Folder of the dataset, on any filesystem that Beam knows.
+            columns: Column name -> MDS encoding, like `{'tokens': 'ndarray:int32'}`.
+            compression: `br`, `bz2`, `gz`, `snappy`, `zstd`, or one with a level like `zstd:7`.
+            hashes: Names of hashes to store for each file, like `['sha1', 'xxh64']`.
+            size_limit: Largest raw size of a shard: bytes, or a text like `64mb` or `1GiB` (powers of
+                1024). A sample that is larger gets a shard of its own. None, which needs
+                `num_shards`, leaves only the format's limit of 2**32 - 1 bytes.
+            key: Samples of one key stay together: a column's name, or a function of the sample that
+                returns str, bytes, int, float, bool, None or a tuple of those. By default the sample
+                itself, which is a shuffle.
+            order: `shuffled`: by the hash of the key; names and bytes of the files depend on nothing
+                but the samples and these options. `arrival`: as the samples come; the fastest, and
+                no promise about order or names.
+            seed: Gives another shuffled order; 0 to 2**64 - 1.
+            num_shards: Cuts the shuffled order into this many equal ranges, without the pass that
+                measures the data. A range over `size_limit` becomes several shards, an empty one none.
+            if_exists: `error`: fail before anything is encoded when `out` holds an index.json.
+            spill: Where samples lie between encoding and writing: False, in the runner's shuffle;
+                True, in files beside the dataset; a folder; `auto`, in files except on Dataflow.
+            allow_empty: Whether no samples at all is a success, which writes no index. By default the
+                job fails, since the reader refuses an index without shards.
+
+        Raises:
+            OptionError: A value, or a combination, that cannot work.
+        """
+        super().__init__()
+        self._options = make_options(
+            out,
+            columns,
+            compression=compression,
+            hashes=hashes,
+            size_limit=size_limit,
+            key=key,
+            order=order,
+            seed=seed,
+            num_shards=num_shards,
+            spill=spill,
+            if_exists=if_exists,
+            allow_empty=allow_empty,
+        )
+        for name, encoding in self._options.config.columns.as_dict().items():
+            if encoding == 'pkl':
+                warnings.warn(
+                    f'column {name!r} is stored as pickle: readers run code from it, and '
+                    'StreamingDataset needs allow_unsafe_types=True',
+                    stacklevel=2,
+                )
+
+    def expand(self, samples: PCollection[Any]) -> WriteResult:
+        """Wires the steps.
+
+        Raises:
+            OptionError: The input is unbounded.
+        """
+        if not samples.is_bounded:
+            raise OptionError(
+                'WriteToMDS writes one dataset from a bounded PCollection; this one is not'
+            )
+        options, pipeline = self._options, samples.pipeline
+        if not samples.windowing.is_default():
+            samples = samples | 'ToGlobalWindow' >> beam.WindowInto(GlobalWindows())
+
+        # Target: one element.
+        target = (
+            pipeline
+            | 'Start' >> beam.Create([None])
+            | 'CheckTarget'
+            >> beam.Map(lambda _, o, s: check_target(o, s), options, _spill_mode(options, pipeline))
+        )
+        # blocks: bytes; positions: bytes; histograms: Histogram; fragments: Fragment; counts: int
+        encoded = samples | 'EncodeSamples' >> beam.ParDo(
+            _EncodeSamples(options), AsSingleton(target)
+        ).with_outputs('positions', 'histograms', 'fragments', 'counts', main='blocks')
+        plan = _plan(options, pipeline, encoded)
+        written = (
+            encoded.blocks
+            | 'AssignShards'
+            >> beam.FlatMap(blocks.assign, AsSingleton(plan)).with_output_types(tuple[int, bytes])
+            # (shard number, block of the samples that belong to it)
+            | 'GroupByShard' >> beam.GroupByKey()
+            | 'WriteShards' >> beam.ParDo(_WriteShards(options))
+        )
+        count = encoded.counts | 'CountEncoded' >> beam.CombineGlobally(sum)
+        fragments = (written, encoded.fragments) | 'Fragments' >> beam.Flatten()
+        # list[Fragment], once
+        committed = (
+            pipeline
+            | 'End' >> beam.Create([None])
+            | 'Commit'
+            >> beam.FlatMap(
+                _commit, options, AsSingleton(target), AsIter(fragments), AsSingleton(count)
+            )
+        )
+        index = join(options.out, INDEX_NAME)
+        return WriteResult(
+            shards=committed | 'Shards' >> beam.FlatMap(_records).with_output_types(WrittenShard),
+            index=committed
+            | 'IndexPath'
+            >> beam.FlatMap(lambda shards: [index] if shards else []).with_output_types(str),
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        """Every option, for the runner's user interface."""
+        options = self._options
+        key = getattr(options.key, '__name__', options.key)
+        shown = {
+            'out': options.out,
+            'columns': str(options.config.columns.as_dict()),
+            'compression': options.config.compression,
+            'hashes': ','.join(options.config.hashes) or None,
+            'size_limit': options.config.size_limit,
+            'key': None if key is None else str(key),
+            'order': options.order,
+            'seed': options.seed,
+            'num_shards': options.num_shards,
+            'if_exists': options.if_exists,
+            'spill': str(options.spill),
+            'allow_empty': options.allow_empty,
+        }
+        return {name: DisplayDataItem(value).drop_if_none() for name, value in shown.items()}
+
+
+def _spill_mode(options: WriteOptions, pipeline: beam.Pipeline) -> str | None:
+    """Where run files go: `beside` the dataset, in the `temp` folder, in a folder; None: inline."""
+    if options.spill is False:
+        return None
+    if options.spill is True:
+        return 'beside'
+    if options.spill != 'auto':
+        return options.spill
+    runner = type(pipeline.runner).__name__
+    if 'Dataflow' in runner:
+        return None
+    environment = pipeline.options.view_as(PortableOptions).environment_type
+    local = (
+        environment == 'LOOPBACK'
+        if runner == 'PortableRunner' or environment
+        else runner in _LOCAL_RUNNERS
+    )
+    return 'temp' if local and is_remote(options.out) else 'beside'
+
+
+def _plan(options: WriteOptions, pipeline: beam.Pipeline, encoded: Any) -> PCollection[Plan]:
+    """The ranges of positions, as one element."""
+    start = pipeline | 'StartPlan' >> beam.Create([None])
+    if options.num_shards is not None:
+        return start | 'PlanShards' >> beam.Map(
+            lambda _, n: planning.even_plan(n), options.num_shards
+        )
+    capacity = options.config.capacity
+    coarse = encoded.histograms | 'Histogram' >> beam.CombineGlobally(_AddHistograms())
+    hot = start | 'FindHotBuckets' >> beam.Map(
+        lambda _, histogram: planning.hot_buckets(histogram, capacity), AsSingleton(coarse)
+    )
+    fine = (
+        encoded.positions
+        | 'MeasureHotBuckets' >> beam.FlatMap(_measure_hot, AsSingleton(hot))
+        | 'HotHistogram' >> beam.CombineGlobally(_AddHistograms())
+    )
+    return start | 'PlanShards' >> beam.Map(
+        lambda _, coarse, fine: planning.full_plan(coarse, fine, capacity),
+        AsSingleton(coarse),
+        AsSingleton(fine),
+    )
+
+
+def _measure_hot(block: bytes, hot: HotBuckets) -> Iterator[Histogram]:
+    if len(hot):
+        where = blocks.positions(block)
+        yield planning.measure_hot(where.first, where.second, where.weights, hot)
+
+
+def _commit(
+    _: None, options: WriteOptions, target: Target, fragments: Iterable[Fragment], encoded: int
+) -> list[list[Fragment]]:
+    return [commit(options, target, list(fragments), encoded)]
+
+
+def _records(fragments: Sequence[Fragment]) -> Iterator[WrittenShard]:
+    for fragment in fragments:
+        file = fragment.stored
+        yield WrittenShard(file.basename, fragment.samples, file.bytes, file.hashes)
+
+
+class _AddHistograms(beam.CombineFn):  # type: ignore[misc]
+    """Adds histograms up; the sum depends on no order."""
+
+    # Buckets that may wait to be added, beyond those of the sum.
+    _SLACK = 1 << 20
+
+    def create_accumulator(self) -> list[Histogram]:
+        return []
+
+    def add_input(self, accumulator: list[Histogram], histogram: Histogram) -> list[Histogram]:
+        accumulator.append(histogram)
+        if sum(map(len, accumulator[1:])) > self._SLACK:
+            return self.compact(accumulator)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[Histogram]]) -> list[Histogram]:
+        merged: list[Histogram] = []
+        for accumulator in accumulators:
+            for histogram in accumulator:
+                merged = self.add_input(merged, histogram)
+        return merged
+
+    def compact(self, accumulator: list[Histogram]) -> list[Histogram]:
+        return [Histogram.merged(accumulator)]
+
+    def extract_output(self, accumulator: list[Histogram]) -> Histogram:
+        return Histogram.merged(accumulator)
+
+
+class _ShardMetrics:
+    """The counters of written shards; called in the bundle's own thread, as Beam wants it."""
+
+    def __init__(self) -> None:
+        self._samples = Metrics.counter('beam_mds', 'samples_written')
+        self._shards = Metrics.counter('beam_mds', 'shards_written')
+        self._raw = Metrics.counter('beam_mds', 'bytes_raw')
+        self._stored = Metrics.counter('beam_mds', 'bytes_stored')
+        self._sizes = Metrics.distribution('beam_mds', 'shard_bytes')
+
+    def count(self, fragment: Fragment) -> None:
+        self._samples.inc(fragment.samples)
+        self._shards.inc()
+        self._raw.inc(fragment.raw_data.bytes)
+        self._stored.inc(fragment.stored.bytes)
+        self._sizes.update(fragment.raw_data.bytes)
+
+
+class _EncodeSamples(beam.DoFn):  # type: ignore[misc]
+    """Elements -> blocks, and in arrival order full shards."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._encoder: BundleEncoder | None = None
+        self._failed = Metrics.counter('beam_mds', 'samples_failed')
+        self._sizes = Metrics.distribution('beam_mds', 'sample_bytes')
+        self._metrics = _ShardMetrics()
+
+    def start_bundle(self) -> None:
+        self._encoder = None
+
+    def process(self, element: Any, target: Target) -> list[Any] | None:
+        if self._encoder is None:
+            self._encoder = BundleEncoder(self._options, target.spill_folder)
+        try:
+            result = self._encoder.add(element)
+        except EncodingError:
+            self._failed.inc()
+            raise
+        return None if result is None else self._outputs(result)
+
+    def finish_bundle(self) -> Iterator[WindowedValue | TaggedOutput]:
+        if self._encoder is None:
+            return
+        try:
+            result = self._encoder.finish()
+        except EncodingError:
+            self._failed.inc()
+            raise
+        for output in self._outputs(result):
+            if isinstance(output, TaggedOutput):
+                yield TaggedOutput(output.tag, GlobalWindows.windowed_value(output.value))
+            else:
+                yield GlobalWindows.windowed_value(output)
+
+    def _outputs(self, result: Encoded) -> list[Any]:
+        count = 0
+        for sizes in result.sizes:
+            count += len(sizes)
+            for size in sizes.tolist():
+                self._sizes.update(size)
+        for fragment in result.fragments:
+            self._metrics.count(fragment)
+        return [
+            *result.blocks,
+            *(TaggedOutput('positions', block) for block in result.positions),
+            *(TaggedOutput('histograms', histogram) for histogram in result.histograms),
+            *(TaggedOutput('fragments', fragment) for fragment in result.fragments),
+            *([TaggedOutput('counts', count)] if count else []),
+        ]
+
+
+class _WriteShards(beam.DoFn):  # type: ignore[misc]
+    """(shard number, blocks) -> the fragments of its shard files."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._metrics = _ShardMetrics()
+
+    def start_bundle(self) -> None:
+        self._jobs: Jobs[list[Fragment]] = Jobs()
+
+    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Fragment]:
+        number, parts = element
+        config = self._options.config
+        gathered = gather(parts, config.capacity)
+        done = self._jobs.submit(store_range, self._options.out, config, gathered, number)
+        yield from self._counted(done)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for fragment in self._counted(self._jobs.finish()):
+            yield GlobalWindows.windowed_value(fragment)
+
+    def _counted(self, done: Iterable[list[Fragment]]) -> Iterator[Fragment]:
+        for fragments in done:
+            for fragment in fragments:
+                self._metrics.count(fragment)
+                yield fragment

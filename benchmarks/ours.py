@@ -1,0 +1,95 @@
+"""Writes a workload with `WriteToMDS`, as `python -m benchmarks.ours`.
+
+Prints one JSON line: the seconds from before the pipeline is built until it has finished, which is
+after imports and before the interpreter ends. Options that it does not know go to the pipeline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.parquetio import ReadFromParquetBatched
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineState
+
+from beam_mds import WriteToMDS
+from benchmarks import cases
+
+
+def to_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The samples as plain dicts."""
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def runner_options(runner: str, prism_location: str | None) -> list[str]:
+    """Pipeline options for a runner by its short name.
+
+    Args:
+        runner: `fnapi`, `prism`, or any name that Beam's `--runner` takes.
+        prism_location: The Prism program; Beam downloads one if None.
+    """
+    if runner == 'fnapi':
+        return ['--runner=FnApiRunner']
+    if runner != 'prism':
+        return [f'--runner={runner}']
+    options = ['--runner=PrismRunner', '--environment_type=LOOPBACK']
+    return [*options, *([f'--prism_location={prism_location}'] if prism_location else [])]
+
+
+def write(
+    case: cases.Case, config: cases.Config, source: Path, out: Path, options: Sequence[str]
+) -> float:
+    """Writes a workload and returns the seconds it took.
+
+    Raises:
+        RuntimeError: The pipeline did not end as done.
+    """
+    start = time.perf_counter()
+    pipeline = beam.Pipeline(options=PipelineOptions(list(options)))
+    samples = pipeline | 'ReadTables' >> ReadFromParquetBatched(str(source / '*.parquet'))
+    if config.elements == 'dicts':
+        samples = samples | 'ToRows' >> beam.FlatMap(to_rows)
+    _ = samples | WriteToMDS(
+        str(out),
+        columns=dict(case.columns),
+        compression=config.compression,
+        order=config.order,
+        spill=False if config.inline else 'auto',
+        size_limit=cases.SIZE_LIMIT,
+    )
+    state = pipeline.run().wait_until_finish()
+    seconds = time.perf_counter() - start
+    if state != PipelineState.DONE:
+        raise RuntimeError(f'the pipeline ended as {state}')
+    return seconds
+
+
+def main() -> None:
+    """Writes one workload and prints the seconds."""
+    parser = argparse.ArgumentParser(description='Write a workload with WriteToMDS.')
+    parser.add_argument('--case', choices=list(cases.CASES), required=True)
+    parser.add_argument('--source', type=Path, required=True, help='folder of Parquet files')
+    parser.add_argument('--out', type=Path, required=True, help='dataset folder, not there yet')
+    parser.add_argument('--compression')
+    parser.add_argument('--order', default='shuffled')
+    parser.add_argument('--elements', choices=['tables', 'dicts'], default='tables')
+    parser.add_argument('--inline', action='store_true', help='no run files')
+    parser.add_argument('--runner', default='fnapi', help='fnapi, prism, or a name Beam knows')
+    parser.add_argument('--prism_location')
+    args, rest = parser.parse_known_args()
+    config = cases.Config(args.order, args.compression, args.elements, args.inline)
+    options = [*runner_options(args.runner, args.prism_location), *rest]
+    seconds = write(cases.CASES[args.case], config, args.source, args.out, options)
+    print(json.dumps({'seconds': seconds}))
+
+
+if __name__ == '__main__':
+    main()

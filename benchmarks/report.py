@@ -1,0 +1,149 @@
+"""Measurements and the Markdown table made of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks import process
+from benchmarks.dataset import Written
+
+POOL = 'pool'
+"""Name of the series that the others are compared with."""
+
+_HEAD = (
+    'workload',
+    'written by',
+    'compression',
+    'seconds: median (min-max)',
+    'MB/s',
+    'x pool',
+    'x pool, pairs',
+    'bar',
+    'peak MB',
+)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run.
+
+    Attributes:
+        seconds: What the program measured itself, imports excluded.
+        wall_seconds: The whole process.
+        cpu_seconds: User and system time of the process and its children.
+        load: The machine's one-minute load average just before.
+        written: What came out.
+    """
+
+    seconds: float
+    wall_seconds: float
+    cpu_seconds: float
+    load: float
+    written: Written
+
+
+@dataclass
+class Series:
+    """All runs of one way of writing one workload.
+
+    Attributes:
+        workload: Title of the workload.
+        name: `pool`, or the configuration's name.
+        compression: None for raw shards.
+        bar: Least ratio of medians, pool / this; None if there is none.
+        runs: Those that count, in order.
+        peak_bytes: Highest PSS of the process tree, from the warm-up runs.
+        failure: Why there are no more runs, if so.
+    """
+
+    workload: str
+    name: str
+    compression: str | None
+    bar: float | None = None
+    runs: list[Measurement] = field(default_factory=list)
+    peak_bytes: int | None = None
+    failure: str | None = None
+
+    @property
+    def seconds(self) -> list[float]:
+        """Seconds of each run."""
+        return [run.seconds for run in self.runs]
+
+
+def ratio_of_medians(pool: Sequence[float], ours: Sequence[float]) -> float:
+    """How many times as fast ours is, by the medians."""
+    return statistics.median(pool) / statistics.median(ours)
+
+
+def median_of_ratios(pool: Sequence[float], ours: Sequence[float]) -> float:
+    """The median over rounds of how many times as fast ours was in that round."""
+    return statistics.median(a / b for a, b in zip(pool, ours, strict=False))
+
+
+def verdict(ratio: float, bar: float | None) -> str:
+    """The bar, and whether it was reached."""
+    if bar is None:
+        return '-'
+    return f'{bar:g} {"ok" if ratio >= bar else "MISSED"}'
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Median (least-greatest)."""
+    numbers = (statistics.median(values), min(values), max(values))
+    median, low, high = (f'{number:.{digits}f}' for number in numbers)
+    return f'{median} ({low}-{high})'
+
+
+def megabytes(count: int | None) -> str:
+    """Millions of bytes, or `-`."""
+    return '-' if count is None else f'{count / 1e6:,.0f}'
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; all columns but the first three are numbers."""
+    rule = ['---' if i < 3 else '--:' for i in range(len(head))]
+    return '\n'.join(f'| {" | ".join(row)} |' for row in (head, rule, *rows))
+
+
+def comparison(all_series: Sequence[Series]) -> str:
+    """The table of all workloads, each series beside the pool with the same compression."""
+    pools = {(s.workload, s.compression): s for s in all_series if s.name == POOL}
+    rows = [_row(s, pools.get((s.workload, s.compression))) for s in all_series]
+    return markdown(_HEAD, rows)
+
+
+def _row(series: Series, pool: Series | None) -> list[str]:
+    start = [series.workload, series.name, series.compression or 'raw']
+    if series.failure or not series.runs:
+        return [*start, 'FAILED' if series.failure else 'no runs', '-', '-', '-', '-', '-']
+    rate = series.runs[0].written.raw_bytes / statistics.median(series.seconds) / 1e6
+    if pool is None or not pool.runs:
+        ratios = ['-', '-', '-']
+    elif pool is series:
+        ratios = ['1', '1', '-']
+    else:
+        ratio = ratio_of_medians(pool.seconds, series.seconds)
+        pairs = median_of_ratios(pool.seconds, series.seconds)
+        ratios = [f'{ratio:.2f}', f'{pairs:.2f}', verdict(ratio, series.bar)]
+    peak = megabytes(series.peak_bytes)
+    return [*start, spread(series.seconds), f'{rate:,.0f}', *ratios, peak]
+
+
+def heading(facts: Sequence[str]) -> str:
+    """When and where, as a list that stands above a table."""
+    memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30
+    load = ', '.join(f'{value:.1f}' for value in os.getloadavg())
+    machine = (
+        f'{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}, {os.cpu_count()} cores, '
+        f'{memory:.0f} GiB, {platform.system()} {platform.machine()}; load before: {load}'
+    )
+    memory_note = (
+        f'Memory: {process.MEMORY_MEASURE} of the whole process tree, every '
+        f'{process.SAMPLE_SECONDS * 1000:.0f} ms, in runs whose time does not count.'
+    )
+    return '\n'.join(f'- {line}' for line in (machine, *facts, memory_note))

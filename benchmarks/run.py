@@ -1,0 +1,318 @@
+"""The side-by-side runs: `python -m benchmarks.run` (see README.md in this folder)."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import cases, data, process, report
+from benchmarks.dataset import count
+
+_ENCODERS = ('encode_sample', 'write', 'dicts', 'record batches')
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all runs share.
+
+    Attributes:
+        folder: Where input is cached and, in a folder of their own, datasets are written.
+        scale: Fraction of the full workload.
+        runs: Rounds that count.
+        warmups: Rounds before them; memory is measured in these.
+        interop: The interpreter that has `mosaicml-streaming`.
+        runner: As `ours.runner_options` takes it.
+        prism_location: The Prism program, if any.
+        pipeline_options: More of them, for our writes.
+        seed: Seed of the input.
+        inline: Also run shuffled writes with inline blocks.
+        configs: Names of the configurations wanted; all if empty.
+    """
+
+    folder: Path
+    scale: float
+    runs: int
+    warmups: int
+    interop: str
+    runner: str
+    prism_location: str | None
+    pipeline_options: tuple[str, ...]
+    seed: int
+    inline: bool
+    configs: frozenset[str]
+
+    @property
+    def rounds(self) -> list[bool]:
+        """One entry per round: whether it is a warm-up."""
+        return [True] * self.warmups + [False] * self.runs
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command without `--out`, and where its measurements go."""
+
+    command: Sequence[str]
+    series: report.Series
+
+
+def interop_python() -> str:
+    """The interpreter with mosaicml-streaming: `$BEAM_MDS_INTEROP_PYTHON` or .venv-interop's."""
+    local = process.REPOSITORY / '.venv-interop' / 'bin' / 'python'
+    return os.environ.get('BEAM_MDS_INTEROP_PYTHON', str(local))
+
+
+def ours_command(
+    case: cases.Case, config: cases.Config, source: Path, settings: Settings
+) -> list[str]:
+    """The command that writes a workload with `WriteToMDS`, without `--out`."""
+    command = [sys.executable, '-m', 'benchmarks.ours', f'--case={case.name}']
+    command += [f'--source={source}', f'--order={config.order}', f'--elements={config.elements}']
+    command += [f'--runner={settings.runner}']
+    if config.compression:
+        command.append(f'--compression={config.compression}')
+    if config.inline:
+        command.append('--inline')
+    if settings.prism_location:
+        command.append(f'--prism_location={settings.prism_location}')
+    return [*command, *settings.pipeline_options]
+
+
+def _pool_command(
+    case: cases.Case, source: Path, compression: str | None, python: str
+) -> list[str]:
+    command = [python, '-m', 'benchmarks.pool', f'--case={case.name}', f'--source={source}']
+    return [*command, *([f'--compression={compression}'] if compression else [])]
+
+
+def _jobs(case: cases.Case, source: Path, settings: Settings) -> list[Job]:
+    """The runs of one round: for each compression the pool, then our configurations."""
+    configs = [*case.configs, *([cases.INLINE] if settings.inline else [])]
+    wanted = [c for c in configs if not settings.configs or c.name in settings.configs]
+    jobs = []
+    for compression in sorted({c.compression for c in wanted}, key=lambda name: name or ''):
+        series = report.Series(case.title, report.POOL, compression)
+        jobs.append(Job(_pool_command(case, source, compression, settings.interop), series))
+        for config in (c for c in wanted if c.compression == compression):
+            series = report.Series(case.title, config.name, compression, config.bar)
+            jobs.append(Job(ours_command(case, config, source, settings), series))
+    return jobs
+
+
+def write_once(
+    command: Sequence[str], samples: int, folder: Path, *, watch_memory: bool
+) -> tuple[report.Measurement, int | None]:
+    """Runs one write into a fresh folder, checks what it wrote and deletes it.
+
+    Args:
+        command: The write, without `--out`.
+        samples: How many must have been written.
+        folder: Where the fresh folder is made.
+        watch_memory: Measure memory too, at the cost of the time's worth.
+
+    Returns:
+        The measurement, and the peak memory in bytes if it was watched.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    parent = Path(tempfile.mkdtemp(prefix='run-', dir=folder))
+    try:
+        process.settle()
+        load = os.getloadavg()[0]
+        out = parent / 'dataset'
+        done = process.run([*command, f'--out={out}'], watch_memory=watch_memory)
+        measurement = report.Measurement(
+            seconds=done.report['seconds'],
+            wall_seconds=done.wall_seconds,
+            cpu_seconds=done.cpu_seconds,
+            load=load,
+            written=count(out, samples),
+        )
+        return measurement, done.peak_bytes
+    finally:
+        shutil.rmtree(parent)
+
+
+def _run_job(job: Job, samples: int, settings: Settings, *, warmup: bool) -> None:
+    series = job.series
+    if series.failure:
+        return
+    label = f'{series.workload} {series.name} {series.compression or "raw"}'
+    try:
+        run, peak = write_once(job.command, samples, settings.folder / 'out', watch_memory=warmup)
+    except process.MeasurementError as error:
+        series.failure = str(error)
+        process.say(f'{label}: FAILED: {error}')
+        return
+    if warmup:
+        series.peak_bytes = max(series.peak_bytes or 0, peak or 0) or None
+    else:
+        series.runs.append(run)
+    note = (
+        f'warm-up, peak {report.megabytes(peak)} MB' if warmup else f'{run.cpu_seconds:.1f} s CPU'
+    )
+    process.say(f'{label}: {run.seconds:.2f} s, {note}, load before {run.load:.1f}')
+
+
+def run_case(case: cases.Case, settings: Settings) -> list[report.Series]:
+    """Writes one workload in all ways, in turn, round by round."""
+    process.say(f'{case.title}: input')
+    source = data.ensure(case, settings.folder, settings.scale, settings.seed)
+    jobs = _jobs(case, source, settings)
+    for warmup in settings.rounds:
+        for job in jobs:
+            _run_job(job, case.samples_at(settings.scale), settings, warmup=warmup)
+    return [job.series for job in jobs]
+
+
+def run_encoders(settings: Settings) -> dict[str, list[float]]:
+    """Encodes small samples with both, in turn; seconds of each way by its name.
+
+    Raises:
+        process.MeasurementError: The two encoded the samples to different bytes.
+    """
+    size = f'--samples={max(1, round(cases.ENCODER_SAMPLES * settings.scale))}'
+    seconds: dict[str, list[float]] = {name: [] for name in _ENCODERS}
+    for warmup in settings.rounds:
+        mds, ours = (
+            process.run([python, '-m', f'benchmarks.{name}', size], watch_memory=False).report
+            for python, name in (
+                (settings.interop, 'encoder_mds'),
+                (sys.executable, 'encoder_ours'),
+            )
+        )
+        if mds['digest'] != ours['digest']:
+            raise process.MeasurementError('MDSWriter and beam_mds encoded to different bytes')
+        for name in () if warmup else _ENCODERS:
+            seconds[name].append({**mds, **ours}[name])
+    return seconds
+
+
+def encoder_table(seconds: dict[str, list[float]]) -> str:
+    """The encoders side by side, against `MDSWriter.write`."""
+    base = seconds['write']
+    titles = (
+        '`MDSWriter.encode_sample`',
+        '`MDSWriter.write`',
+        'ours, dicts',
+        'ours, record batches',
+    )
+    rows = []
+    for name, title in zip(_ENCODERS, titles, strict=True):
+        ratio = report.ratio_of_medians(base, seconds[name])
+        pairs = report.median_of_ratios(base, seconds[name])
+        bar = cases.ENCODER_BAR if title.startswith('ours') else None
+        milliseconds = [value * 1000 for value in seconds[name]]
+        verdict = report.verdict(ratio, bar)
+        spread = report.spread(milliseconds, 0)
+        rows.append(
+            ['small samples', title, 'none', spread, f'{ratio:.2f}', f'{pairs:.2f}', verdict]
+        )
+    head = [
+        'workload',
+        'encoder',
+        'output',
+        'ms: median (min-max)',
+        'x write',
+        'x write, pairs',
+        'bar',
+    ]
+    return report.markdown(head, rows)
+
+
+def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Settings]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add('--scale', type=float, default=1.0, help='fraction of the full workload')
+    add('--runs', type=int, default=5, help='rounds that count')
+    add('--warmups', type=int, default=1, help='rounds before; memory is measured in these')
+    add('--cases', default=','.join([*cases.CASES, 'encoder']), help='text,tokens,images,encoder')
+    add('--configs', default='', help='such as arrival,shuffled-zstd; all if empty')
+    add('--inline', action='store_true', help='also shuffled with inline blocks')
+    add('--runner', default='fnapi', help='fnapi, prism, or a name that Beam knows')
+    add('--prism_location', default=shutil.which('prism'), help='the Prism program')
+    add('--pipeline-option', action='append', default=[], help='such as --pipeline-option=--x=1')
+    add('--data', type=Path, default=data.default_folder(), help='cache and scratch folder')
+    add('--seed', type=int, default=0)
+    add('--json', type=Path, help='file for all measurements')
+    args = parser.parse_args(arguments)
+    settings = Settings(
+        folder=args.data.absolute(),
+        scale=args.scale,
+        runs=args.runs,
+        warmups=args.warmups,
+        interop=interop_python(),
+        runner=args.runner,
+        prism_location=args.prism_location if args.runner == 'prism' else None,
+        pipeline_options=tuple(args.pipeline_option),
+        seed=args.seed,
+        inline=args.inline,
+        configs=frozenset(filter(None, args.configs.split(','))),
+    )
+    unknown = set(args.cases.split(',')) - {*cases.CASES, 'encoder'}
+    if unknown:
+        parser.error(f'unknown cases: {", ".join(sorted(unknown))}')
+    if args.runs < 1:
+        parser.error('--runs must be at least 1')
+    if not Path(settings.interop).exists():
+        parser.error(
+            f'no interpreter with mosaicml-streaming at {settings.interop}: run `make interop`, '
+            'or name one with BEAM_MDS_INTEROP_PYTHON'
+        )
+    return args, settings
+
+
+def _facts(settings: Settings) -> list[str]:
+    rounds = f'{settings.warmups} warm-up and {settings.runs} counted rounds'
+    return [
+        f'Pool({cases.POOL_PROCESSES}): {process.python_of(settings.interop)}',
+        f'Ours ({settings.runner}): {process.python_of(sys.executable)}',
+        f'Scale {settings.scale:g}, seed {settings.seed}, {rounds}, shards of 64 MiB.',
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs what the command line asks for and prints the tables; 1 if a run failed."""
+    args, settings = _parse(arguments)
+    names = args.cases.split(',')
+    heading = report.heading(_facts(settings))
+    series = [
+        one
+        for name in cases.CASES
+        if name in names
+        for one in run_case(cases.CASES[name], settings)
+    ]
+    encoders = run_encoders(settings) if 'encoder' in names else None
+    print(heading, end='\n\n')
+    if series:
+        print(report.comparison(series), end='\n\n')
+    if encoders:
+        print(encoder_table(encoders), end='\n\n')
+    if args.json:
+        _save(args.json, heading, series, encoders)
+    return int(any(one.failure for one in series))
+
+
+def _save(
+    path: Path,
+    heading: str,
+    series: Sequence[report.Series],
+    encoders: dict[str, list[float]] | None,
+) -> None:
+    content: dict[str, Any] = {
+        'heading': heading,
+        'series': [dataclasses.asdict(one) for one in series],
+        'encoders': encoders,
+    }
+    path.write_text(json.dumps(content, indent=1))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Packaging of beam_mds; tool settings are in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+
+
+def read_version() -> str:
+    """Return the version, without importing the package: its dependencies may be absent."""
+    source = (ROOT / 'beam_mds' / '_version.py').read_text(encoding='utf-8')
+    match = re.search(r"^__version__ = '([^']+)'$", source, flags=re.MULTILINE)
+    if match is None:
+        raise RuntimeError("beam_mds/_version.py has no line like: __version__ = '1.2.3'")
+    return match.group(1)
+
+
+def read_readme() -> str:
+    """Return the text of README.md, empty where it was not copied along."""
+    readme = ROOT / 'README.md'
+    return readme.read_text(encoding='utf-8') if readme.exists() else ''
+
+
+PILLOW = 'pillow>=12.1.1'  # apache-beam 2.77's own lower bound
+
+setup(
+    name='beam-mds',
+    version=read_version(),
+    description='Write, read, merge and verify MosaicML Streaming (MDS) datasets with Apache Beam',
+    long_description=read_readme(),
+    long_description_content_type='text/markdown',
+    license='Apache-2.0',
+    license_files=['LICENSE'],
+    keywords=['apache-beam', 'dataflow', 'mosaicml', 'streaming', 'mds', 'training-data'],
+    classifiers=[
+        'Development Status :: 4 - Beta',
+        'Intended Audience :: Developers',
+        'Intended Audience :: Science/Research',
+        'Operating System :: POSIX',
+        'Programming Language :: Python :: 3',
+        'Programming Language :: Python :: 3 :: Only',
+        'Programming Language :: Python :: 3.10',
+        'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.13',
+        'Topic :: Scientific/Engineering :: Artificial Intelligence',
+        'Typing :: Typed',
+    ],
+    packages=find_packages(include=['beam_mds', 'beam_mds.*', 'pipelines', 'pipelines.*']),
+    package_data={'beam_mds': ['py.typed']},
+    python_requires='>=3.10,<3.14',
+    install_requires=[
+        'apache-beam[gcp]>=2.77.0,<3',
+        'google-cloud-storage>=2.18.2,<4',
+        'numpy>=1.26',
+        'pyarrow>=18.0.0',
+        'xxhash>=3.5.0',
+        'zstandard>=0.23.0,<1',
+    ],
+    extras_require={
+        'images': [PILLOW],
+        'test': [
+            'gcp-storage-emulator>=2026.7.19',
+            'hypothesis>=6.100',
+            PILLOW,
+            'pytest>=8.2',
+        ],
+        'lint': [
+            'mypy==2.4.1',
+            PILLOW,  # typed: mypy reads it
+            'ruff==0.17.6',
+        ],
+        'bench': [
+            PILLOW,
+            'psutil>=5.9',
+        ],
+    },
+)

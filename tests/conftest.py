@@ -1,0 +1,84 @@
+"""Fixtures for all tests: nobody's real cloud account, and a gs:// that lives in this process."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from gcp_storage_emulator.server import create_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HOST = '127.0.0.1'
+_BUCKET = 'beam-mds-tests'
+_START_TIMEOUT_SEC = 20
+
+# Without a credentials file, Google's client asks the metadata server first: 20 s in each process.
+_CREDENTIALS = {
+    'type': 'authorized_user',
+    'client_id': 'x',
+    'client_secret': 'x',
+    'refresh_token': 'x',
+    'token': 'x',
+    'expiry': '2099-01-01T00:00:00Z',
+    'quota_project_id': 'test-project',
+}
+
+
+@pytest.fixture(scope='session', autouse=True)
+def no_real_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Replace the developer's cloud account, for every test: Beam keeps the first one it finds."""
+    credentials = tmp_path_factory.mktemp('credentials') / 'credentials.json'
+    credentials.write_text(json.dumps(_CREDENTIALS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('GOOGLE_APPLICATION_CREDENTIALS', str(credentials))
+        patch.setenv('GOOGLE_CLOUD_PROJECT', 'test-project')
+        yield
+
+
+@pytest.fixture(scope='session')
+def gcs_emulator(no_real_cloud: None) -> Iterator[str]:
+    """Run a Cloud Storage emulator, in memory; worker processes reach it too. Gives its URL."""
+    port = _free_port()
+    url = f'http://{_HOST}:{port}'
+    server = create_server(_HOST, port, in_memory=True, default_bucket=_BUCKET)
+    server.start()
+    try:
+        _wait_until_it_answers(f'{url}/storage/v1/b/{_BUCKET}')
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv('STORAGE_EMULATOR_HOST', url)
+            yield url
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def gcs_bucket(gcs_emulator: str) -> str:
+    """Give a gs:// folder that no other test has: no trailing slash, nothing in it."""
+    return f'gs://{_BUCKET}/{uuid.uuid4().hex}'
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_it_answers(url: str) -> None:
+    deadline = time.monotonic() + _START_TIMEOUT_SEC
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except (urllib.error.URLError, OSError) as error:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f'the storage emulator does not answer at {url}') from error
+            time.sleep(0.05)
