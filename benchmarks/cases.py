@@ -129,7 +129,7 @@ ENCODER_BAR = 10.0
 """Least ratio of our encoder to `MDSWriter.write` on samples under 50 bytes."""
 
 ENCODER_SAMPLES = 200_000
-"""Samples of the encoder's measurement at scale 1."""
+"""Samples of the encoder's measurement, at every scale: it takes seconds."""
 
 ENCODER_COLUMNS: Mapping[str, str] = {
     'id': 'int64',

@@ -30,7 +30,7 @@ def _encode(columns: Columns, batches: Sequence[Any]) -> tuple[float, str]:
     seconds = time.perf_counter() - start
     digest = hashlib.sha256()
     for samples in encoded:
-        digest.update(samples.bytes)
+        digest.update(samples.bytes.tobytes())
     return seconds, digest.hexdigest()
 
 

@@ -74,7 +74,9 @@ def write(
 
 def main() -> None:
     """Writes one workload and prints the seconds."""
-    parser = argparse.ArgumentParser(description='Write a workload with WriteToMDS.')
+    parser = argparse.ArgumentParser(
+        description='Write a workload with WriteToMDS.', allow_abbrev=False
+    )
     parser.add_argument('--case', choices=list(cases.CASES), required=True)
     parser.add_argument('--source', type=Path, required=True, help='folder of Parquet files')
     parser.add_argument('--out', type=Path, required=True, help='dataset folder, not there yet')

@@ -156,11 +156,6 @@ def _pss_bytes(pid: int) -> int:
     return next(kib, 0) << 10
 
 
-def settle() -> None:
-    """Waits until the system has written its dirty pages: no run pays for the one before."""
-    os.sync()
-
-
 def python_of(program: str) -> str:
     """Version of the interpreter and of the packages that matter, for the report."""
     code = (

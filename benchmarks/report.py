@@ -36,14 +36,14 @@ class Measurement:
         seconds: What the program measured itself, imports excluded.
         wall_seconds: The whole process.
         cpu_seconds: User and system time of the process and its children.
-        load: The machine's one-minute load average just before.
+        others: Share of the machine's CPUs that other processes took meanwhile, 0 to 1, if known.
         written: What came out.
     """
 
     seconds: float
     wall_seconds: float
     cpu_seconds: float
-    load: float
+    others: float | None
     written: Written
 
 
@@ -134,13 +134,23 @@ def _row(series: Series, pool: Series | None) -> list[str]:
     return [*start, spread(series.seconds), f'{rate:,.0f}', *ratios, peak]
 
 
+def disturbance(all_series: Sequence[Series]) -> str:
+    """What other processes took while the counted runs went on."""
+    shares = [run.others for one in all_series for run in one.runs if run.others is not None]
+    if not shares:
+        return 'How busy the machine was otherwise is not known.'
+    return (
+        'Other processes took this share of the CPUs during the counted runs: median '
+        f'{statistics.median(shares):.0%}, at most {max(shares):.0%}.'
+    )
+
+
 def heading(facts: Sequence[str]) -> str:
     """When and where, as a list that stands above a table."""
     memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30
-    load = ', '.join(f'{value:.1f}' for value in os.getloadavg())
     machine = (
         f'{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}, {os.cpu_count()} cores, '
-        f'{memory:.0f} GiB, {platform.system()} {platform.machine()}; load before: {load}'
+        f'{memory:.0f} GiB, {platform.system()} {platform.machine()}'
     )
     memory_note = (
         f'Memory: {process.MEMORY_MEASURE} of the whole process tree, every '

@@ -8,16 +8,16 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cases, data, process, report
-from benchmarks.dataset import count
+from benchmarks import cases, data, machine, process, report
+from benchmarks.writes import ours_command, pool_command, write_once
 
 _ENCODERS = ('encode_sample', 'write', 'dicts', 'record batches')
+_ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,12 @@ class Settings:
         warmups: Rounds before them; memory is measured in these.
         interop: The interpreter that has `mosaicml-streaming`.
         runner: As `ours.runner_options` takes it.
-        prism_location: The Prism program, if any.
-        pipeline_options: More of them, for our writes.
+        pipeline_options: Where the runner's program is, and others, for our writes.
         seed: Seed of the input.
         inline: Also run shuffled writes with inline blocks.
         configs: Names of the configurations wanted; all if empty.
+        max_others: Share of the CPUs that other processes may take during a run; a run with more
+            is repeated, `_ATTEMPTS` times in all.
     """
 
     folder: Path
@@ -44,11 +45,11 @@ class Settings:
     warmups: int
     interop: str
     runner: str
-    prism_location: str | None
     pipeline_options: tuple[str, ...]
     seed: int
     inline: bool
     configs: frozenset[str]
+    max_others: float
 
     @property
     def rounds(self) -> list[bool]:
@@ -70,95 +71,54 @@ def interop_python() -> str:
     return os.environ.get('BEAM_MDS_INTEROP_PYTHON', str(local))
 
 
-def ours_command(
-    case: cases.Case, config: cases.Config, source: Path, settings: Settings
-) -> list[str]:
-    """The command that writes a workload with `WriteToMDS`, without `--out`."""
-    command = [sys.executable, '-m', 'benchmarks.ours', f'--case={case.name}']
-    command += [f'--source={source}', f'--order={config.order}', f'--elements={config.elements}']
-    command += [f'--runner={settings.runner}']
-    if config.compression:
-        command.append(f'--compression={config.compression}')
-    if config.inline:
-        command.append('--inline')
-    if settings.prism_location:
-        command.append(f'--prism_location={settings.prism_location}')
-    return [*command, *settings.pipeline_options]
-
-
-def _pool_command(
-    case: cases.Case, source: Path, compression: str | None, python: str
-) -> list[str]:
-    command = [python, '-m', 'benchmarks.pool', f'--case={case.name}', f'--source={source}']
-    return [*command, *([f'--compression={compression}'] if compression else [])]
-
-
 def _jobs(case: cases.Case, source: Path, settings: Settings) -> list[Job]:
     """The runs of one round: for each compression the pool, then our configurations."""
     configs = [*case.configs, *([cases.INLINE] if settings.inline else [])]
     wanted = [c for c in configs if not settings.configs or c.name in settings.configs]
+    options = [f'--runner={settings.runner}', *settings.pipeline_options]
     jobs = []
     for compression in sorted({c.compression for c in wanted}, key=lambda name: name or ''):
         series = report.Series(case.title, report.POOL, compression)
-        jobs.append(Job(_pool_command(case, source, compression, settings.interop), series))
+        jobs.append(Job(pool_command(case, compression, source, settings.interop), series))
         for config in (c for c in wanted if c.compression == compression):
-            series = report.Series(case.title, config.name, compression, config.bar)
-            jobs.append(Job(ours_command(case, config, source, settings), series))
+            bar = config.bar if settings.scale >= 1 else None  # At less, the start counts too much.
+            series = report.Series(case.title, config.name, compression, bar)
+            jobs.append(Job(ours_command(case, config, source, options), series))
     return jobs
 
 
-def write_once(
-    command: Sequence[str], samples: int, folder: Path, *, watch_memory: bool
+def _quiet_run(
+    job: Job, samples: int, settings: Settings, *, warmup: bool
 ) -> tuple[report.Measurement, int | None]:
-    """Runs one write into a fresh folder, checks what it wrote and deletes it.
-
-    Args:
-        command: The write, without `--out`.
-        samples: How many must have been written.
-        folder: Where the fresh folder is made.
-        watch_memory: Measure memory too, at the cost of the time's worth.
-
-    Returns:
-        The measurement, and the peak memory in bytes if it was watched.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    parent = Path(tempfile.mkdtemp(prefix='run-', dir=folder))
-    try:
-        process.settle()
-        load = os.getloadavg()[0]
-        out = parent / 'dataset'
-        done = process.run([*command, f'--out={out}'], watch_memory=watch_memory)
-        measurement = report.Measurement(
-            seconds=done.report['seconds'],
-            wall_seconds=done.wall_seconds,
-            cpu_seconds=done.cpu_seconds,
-            load=load,
-            written=count(out, samples),
-        )
-        return measurement, done.peak_bytes
-    finally:
-        shutil.rmtree(parent)
+    """One write; again, a few times, if other processes took too much of the machine meanwhile."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        machine.wait_for_quiet(settings.max_others)
+        out = settings.folder / 'out'
+        run, peak = write_once(job.command, samples, out, watch_memory=warmup)
+        if (run.others or 0) <= settings.max_others:
+            break
+        process.say(f'others took {run.others:.0%} of the CPUs: attempt {attempt} of {_ATTEMPTS}')
+    return run, peak
 
 
 def _run_job(job: Job, samples: int, settings: Settings, *, warmup: bool) -> None:
     series = job.series
     if series.failure:
         return
-    label = f'{series.workload} {series.name} {series.compression or "raw"}'
+    label = f'{series.workload}, {series.name}, {series.compression or "raw"}'
     try:
-        run, peak = write_once(job.command, samples, settings.folder / 'out', watch_memory=warmup)
+        run, peak = _quiet_run(job, samples, settings, warmup=warmup)
     except process.MeasurementError as error:
         series.failure = str(error)
         process.say(f'{label}: FAILED: {error}')
         return
     if warmup:
         series.peak_bytes = max(series.peak_bytes or 0, peak or 0) or None
+        note = f'warm-up, peak {report.megabytes(peak)} MB'
     else:
         series.runs.append(run)
-    note = (
-        f'warm-up, peak {report.megabytes(peak)} MB' if warmup else f'{run.cpu_seconds:.1f} s CPU'
-    )
-    process.say(f'{label}: {run.seconds:.2f} s, {note}, load before {run.load:.1f}')
+        note = f'{run.cpu_seconds:.1f} s CPU'
+    process.say(f'{label}: {run.seconds:.2f} s, {note}, others {run.others or 0:.0%}')
 
 
 def run_case(case: cases.Case, settings: Settings) -> list[report.Series]:
@@ -178,11 +138,10 @@ def run_encoders(settings: Settings) -> dict[str, list[float]]:
     Raises:
         process.MeasurementError: The two encoded the samples to different bytes.
     """
-    size = f'--samples={max(1, round(cases.ENCODER_SAMPLES * settings.scale))}'
     seconds: dict[str, list[float]] = {name: [] for name in _ENCODERS}
     for warmup in settings.rounds:
         mds, ours = (
-            process.run([python, '-m', f'benchmarks.{name}', size], watch_memory=False).report
+            process.run([python, '-m', f'benchmarks.{name}'], watch_memory=False).report
             for python, name in (
                 (settings.interop, 'encoder_mds'),
                 (sys.executable, 'encoder_ours'),
@@ -240,9 +199,12 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Setting
     add('--prism_location', default=shutil.which('prism'), help='the Prism program')
     add('--pipeline-option', action='append', default=[], help='such as --pipeline-option=--x=1')
     add('--data', type=Path, default=data.default_folder(), help='cache and scratch folder')
+    add('--max-others', type=float, default=1.0, help='repeat runs with more foreign CPU than this')
     add('--seed', type=int, default=0)
     add('--json', type=Path, help='file for all measurements')
     args = parser.parse_args(arguments)
+    use_prism = args.runner == 'prism' and args.prism_location
+    prism = [f'--prism_location={args.prism_location}'] if use_prism else []
     settings = Settings(
         folder=args.data.absolute(),
         scale=args.scale,
@@ -250,11 +212,11 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Setting
         warmups=args.warmups,
         interop=interop_python(),
         runner=args.runner,
-        prism_location=args.prism_location if args.runner == 'prism' else None,
-        pipeline_options=tuple(args.pipeline_option),
+        pipeline_options=(*prism, *args.pipeline_option),
         seed=args.seed,
         inline=args.inline,
         configs=frozenset(filter(None, args.configs.split(','))),
+        max_others=args.max_others,
     )
     unknown = set(args.cases.split(',')) - {*cases.CASES, 'encoder'}
     if unknown:
@@ -292,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     encoders = run_encoders(settings) if 'encoder' in names else None
     print(heading, end='\n\n')
     if series:
-        print(report.comparison(series), end='\n\n')
+        print(report.comparison(series), report.disturbance(series), sep='\n\n', end='\n\n')
     if encoders:
         print(encoder_table(encoders), end='\n\n')
     if args.json:

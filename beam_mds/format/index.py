@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import posixpath
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -96,10 +95,14 @@ def _parse_shard(entry: dict[str, Any]) -> ShardInfo:
 
 def _parse_file(entry: dict[str, Any]) -> FileInfo:
     name = entry['basename']
-    above = name.startswith(('/', '../')) or name in ('.', '..')
-    if name != posixpath.normpath(name) or above or '\\' in name:
-        raise FormatError(f'basename {name!r} is no plain path below the dataset')
+    if not isinstance(name, str) or not _is_plain_path(name):
+        raise FormatError(f'basename {repr(name)[:80]} is no plain path below the dataset')
     return FileInfo(name, _parse_count(entry['bytes']), dict(entry['hashes']))
+
+
+def _is_plain_path(name: str) -> bool:
+    parts = name.split('/')
+    return '\\' not in name and not {'', '.', '..'} & set(parts)
 
 
 def _parse_count(count: Any) -> int:

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from beam_mds.errors import ColumnsError
+from beam_mds.format import get_encoding
+from beam_mds.format.encodings.arrays import DTYPES
+from tests.format.helpers import (
+    arrow_error_of,
+    encode_arrow,
+    encode_each,
+    encode_list,
+    error_of,
+    round_trip,
+)
+
+DTYPE = st.sampled_from(sorted(DTYPES))
+SHAPE = hnp.array_shapes(max_dims=4, max_side=4)
+
+
+@given(data=st.data(), dtype=DTYPE, shape=SHAPE)
+def test_arrays_come_back_and_batches_give_the_bytes_of_single_ones(
+    data: st.DataObject, dtype: str, shape: tuple[int, ...]
+) -> None:
+    arrays = data.draw(st.lists(hnp.arrays(dtype, shape), min_size=1, max_size=4))
+    sides = ','.join(map(str, shape))
+
+    for encoding in ('ndarray', f'ndarray:{dtype}', f'ndarray:{dtype}:{sides}'):
+        assert encode_list(encoding, arrays) == encode_each(encoding, arrays)
+        for array in arrays:
+            back = round_trip(encoding, array)
+            assert (back.dtype, back.shape) == (array.dtype, array.shape)
+            assert back.tobytes() == array.tobytes()
+
+
+@given(arrays=st.lists(hnp.arrays(st.sampled_from(['i1', 'f8']), SHAPE), max_size=5))
+def test_arrays_of_different_shapes_and_types_stand_in_one_column(arrays: list[Any]) -> None:
+    assert encode_list('ndarray', arrays) == encode_each('ndarray', arrays)
+
+
+@pytest.mark.parametrize('encoding', ['ndarray', 'ndarray:uint16'])
+def test_vectors_of_every_length_class_give_the_bytes_of_single_ones(encoding: str) -> None:
+    arrays = [np.arange(size).astype(np.uint16) for size in (1, 255, 256, 65535, 65536, 2)]
+
+    assert encode_list(encoding, arrays) == encode_each(encoding, arrays)
+    assert encode_arrow(encoding, pa.array(arrays)) == encode_each(encoding, arrays)
+
+
+@pytest.mark.parametrize('dtype', DTYPES)
+@pytest.mark.parametrize('kind', [pa.list_, pa.large_list])
+def test_arrow_lists_are_vectors_of_their_type(dtype: str, kind: Any) -> None:
+    arrays = [np.arange(size).astype(dtype) for size in (9, 1, 3, 2, 9)]
+    column = pa.array(arrays, kind(pa.from_numpy_dtype(dtype)))
+
+    for encoding in ('ndarray', f'ndarray:{dtype}'):
+        assert encode_arrow(encoding, column) == encode_each(encoding, arrays)
+        assert encode_arrow(encoding, column.slice(1, 3)) == encode_each(encoding, arrays[1:4])
+        halves = pa.chunked_array([column[:2], column[2:2], column[2:]], column.type)
+        assert encode_arrow(encoding, halves) == encode_each(encoding, arrays)
+
+
+def test_arrow_lists_of_one_length_fill_a_fixed_shape() -> None:
+    arrays = [np.arange(start, start + 3, dtype=np.int32) for start in range(5)]
+
+    for kind in (pa.list_(pa.int32()), pa.list_(pa.int32(), 3)):
+        column = pa.array(arrays, kind)
+        for encoding in ('ndarray', 'ndarray:int32', 'ndarray:int32:3'):
+            assert encode_arrow(encoding, column) == encode_each(encoding, arrays)
+            assert encode_arrow(encoding, column[1:3]) == encode_each(encoding, arrays[1:3])
+
+
+@pytest.mark.parametrize(
+    'kind',
+    [
+        pa.list_(pa.list_(pa.float32())),
+        pa.list_(pa.list_(pa.float32()), 2),
+        pa.list_(pa.list_(pa.float32(), 3)),
+        pa.list_(pa.list_(pa.float32(), 3), 2),
+    ],
+)
+def test_arrow_lists_of_lists_are_matrices(kind: pa.DataType) -> None:
+    arrays = [np.arange(6, dtype=np.float32).reshape(2, 3) + start for start in range(4)]
+    column = pa.array([array.tolist() for array in arrays], kind)
+
+    for encoding in ('ndarray', 'ndarray:float32', 'ndarray:float32:2,3'):
+        assert encode_arrow(encoding, column) == encode_each(encoding, arrays)
+        assert encode_arrow(encoding, column.slice(1, 2)) == encode_each(encoding, arrays[1:3])
+
+
+def test_arrow_lists_with_one_inner_list_each_are_matrices() -> None:
+    column = pa.array([[[1, 2]], [[3]]], pa.list_(pa.list_(pa.int8())))
+    arrays = [np.array([[1, 2]], np.int8), np.array([[3]], np.int8)]
+
+    assert encode_arrow('ndarray', column) == encode_each('ndarray', arrays)
+
+
+@pytest.mark.parametrize('permutation', [None, [1, 0]])
+def test_arrow_tensors_keep_their_logical_shape(permutation: list[int] | None) -> None:
+    storage = pa.array(
+        [list(range(start, start + 6)) for start in range(3)], pa.list_(pa.int32(), 6)
+    )
+    kind = pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=permutation)
+    column = pa.ExtensionArray.from_storage(kind, storage)
+    arrays = list(column.to_numpy_ndarray())
+
+    assert arrays[0].shape == ((2, 3) if permutation is None else (3, 2))
+    assert encode_arrow('ndarray', column) == encode_each('ndarray', arrays)
+    assert encode_arrow('ndarray:int32', column[1:]) == encode_each('ndarray:int32', arrays[1:])
+
+
+@pytest.mark.parametrize(
+    'array',
+    [
+        np.asfortranarray(np.arange(12, dtype=np.int32).reshape(3, 4)),
+        np.arange(12, dtype='>i4').reshape(3, 4),
+        np.arange(48, dtype=np.int32).reshape(6, 8)[::2, ::-2],
+        np.broadcast_to(np.int32([[1], [2]]), (2, 3)),
+        np.arange(12, dtype=np.int32).reshape(3, 4).T,
+        np.ma.masked_array(np.int32([[1, 2]]), False),
+    ],
+)
+@pytest.mark.parametrize('encoding', ['ndarray', 'ndarray:int32'])
+def test_any_memory_layout_and_byte_order_comes_back_equal(encoding: str, array: Any) -> None:
+    plain = np.array(array, np.int32, order='C')
+    before = array.copy()
+
+    for values in ([array], [array, array], [array, plain], [plain[:1], array]):
+        expected = encode_each(encoding, [np.array(v, np.int32, order='C') for v in values])
+        assert encode_list(encoding, values) == expected
+    assert np.array_equal(round_trip(encoding, array), plain)
+    assert np.array_equal(array, before)
+    assert array.dtype == before.dtype
+
+
+def test_big_endian_vectors_of_different_lengths_come_back_equal() -> None:
+    arrays = [np.arange(size, dtype='>u2') for size in (3, 1)]
+    plain = [array.astype(np.uint16) for array in arrays]
+
+    assert encode_list('ndarray:uint16', arrays) == encode_each('ndarray:uint16', plain)
+
+
+@pytest.mark.parametrize(
+    ('encoding', 'value', 'reason'),
+    [
+        ('ndarray', np.array(5), 'array without dimensions: use a scalar encoding'),
+        ('ndarray:int64', np.array(5), 'array without dimensions: use a scalar encoding'),
+        ('ndarray', np.zeros(0), 'array of shape (0,): the format holds no array without elements'),
+        ('ndarray', np.zeros((2, 0)), 'array of shape (2, 0): the format holds no array without'),
+        ('ndarray', np.zeros(2, bool), 'dtype bool and shape (2,) has a dtype outside uint8, int8'),
+        ('ndarray', np.zeros(2, complex), 'has a dtype outside uint8'),
+        ('ndarray', np.zeros(2, 'V2'), 'has a dtype outside uint8'),
+        ('ndarray', np.array(['a']), 'has a dtype outside uint8'),
+        ('ndarray', np.array([None]), 'has a dtype outside uint8'),
+        ('ndarray:int32', np.zeros(2), 'array has dtype float64, expected int32'),
+        ('ndarray:int32', np.zeros(2, np.int64), 'array has dtype int64, expected int32'),
+        ('ndarray:int8:2,3', np.zeros((3, 2), np.int8), 'array of shape (3, 2), expected (2, 3)'),
+        ('ndarray:int8:2', np.array(5, np.int8), 'array of shape (), expected (2,)'),
+        ('ndarray', [1, 2], 'list [1, 2] is not a numpy array (numpy.asarray(value, dtype) makes'),
+        ('ndarray', b'\xff\xfe', "bytes b'\\xff\\xfe' is not a numpy array"),
+        ('ndarray', np.float32(1), 'numpy.float32 1.0 is not a numpy array'),
+        ('ndarray', np.ma.masked_array([1, 2], [0, 1]), 'masked array with masked elements'),
+    ],
+)
+def test_an_array_that_does_not_fit_is_an_error_with_the_reason(
+    encoding: str, value: Any, reason: str
+) -> None:
+    assert reason in error_of(encoding, value)
+
+
+@pytest.mark.parametrize(
+    ('encoding', 'array', 'reason', 'row'),
+    [
+        ('ndarray', pa.array([[1], []], pa.list_(pa.int8())), 'no array without elements', 1),
+        ('ndarray', pa.array([[1], [2, None]]), 'a null inside an array: MDS has no nulls', 1),
+        ('ndarray', pa.array([[[1]], [[1, 2], [3]]]), 'lists of different lengths inside', 1),
+        ('ndarray', pa.array([[[1]], [[2], None]]), 'the value is None (null)', 1),
+        ('ndarray', pa.array([1, 2]), 'array without dimensions: use a scalar encoding', 0),
+        ('ndarray', pa.array([[True]]), 'Arrow type bool is not one of uint8', 0),
+        ('ndarray', pa.array([['a']]), 'Arrow type string is not one of uint8', 0),
+        ('ndarray', pa.array(['a']), 'Arrow type string is not one of uint8', 0),
+        (
+            'ndarray:int32',
+            pa.array([[1]]),
+            'Arrow list of int64 has dtype int64, expected int32',
+            0,
+        ),
+        ('ndarray:int64:2', pa.array([[1, 2], [3]]), 'array of shape (1,), expected (2,)', 1),
+        ('ndarray:int64:2', pa.array([[1, 2, 3]]), 'array of shape (3,), expected (2,)', 0),
+    ],
+)
+def test_an_arrow_list_that_does_not_fit_is_an_error_with_its_row(
+    encoding: str, array: pa.Array, reason: str, row: int
+) -> None:
+    error = arrow_error_of(encoding, array)
+
+    assert reason in error.reason
+    assert error.row == row
+
+
+@pytest.mark.parametrize(
+    ('encoding', 'size'),
+    [
+        ('ndarray', None),
+        ('ndarray:float64', None),
+        ('ndarray:float64:3', 24),
+        ('ndarray:uint8:2,3,4', 24),
+    ],
+)
+def test_the_size_is_fixed_when_dtype_and_shape_are(encoding: str, size: int | None) -> None:
+    assert get_encoding(encoding).size == size
+    assert get_encoding(encoding).name == encoding
+
+
+@pytest.mark.parametrize(
+    ('encoding', 'reason'),
+    [
+        ('ndarray:floaty', "ndarray has no dtype 'floaty': expected one of uint8, int8, uint16"),
+        ('ndarray:bool', "ndarray has no dtype 'bool'"),
+        ('ndarray:', "ndarray has no dtype ''"),
+        ('ndarray:int32:', "ndarray has no shape '': expected up to 63 sides of at least 1"),
+        ('ndarray:int32:3,x', "ndarray has no shape '3,x'"),
+        ('ndarray:int32:0', "ndarray has no shape '0'"),
+        ('ndarray:int32:-1', "ndarray has no shape '-1'"),
+        ('ndarray:int32:3:4', "ndarray has no shape '3:4'"),
+        (f'ndarray:int32:{"1," * 63}1', 'ndarray has no shape'),
+    ],
+)
+def test_a_wrong_parameter_is_refused_with_the_reason(encoding: str, reason: str) -> None:
+    with pytest.raises(ColumnsError) as caught:
+        get_encoding(encoding)
+
+    assert reason in str(caught.value)

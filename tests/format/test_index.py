@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from beam_mds.errors import FormatError
+from beam_mds.format import Columns, FileInfo, ShardConfig, ShardInfo, dump_index, parse_index
+
+COLUMNS = Columns({'text': 'str', 'label': 'uint8'})
+ZIPPED = ShardInfo(
+    ShardConfig(COLUMNS, 'zstd:7', ('sha1',), 1000),
+    2,
+    FileInfo('a/b/shard.00000.mds', 211, {'sha1': '00'}),
+    FileInfo('a/b/shard.00000.mds.zstd', 150, {'sha1': '11'}),
+)
+PLAIN = ShardInfo(ShardConfig(COLUMNS, size_limit=None), 3, FileInfo('shard.00001.mds', 99, {}))
+
+# As MDSWriter of mosaicml-streaming 0.13.0 writes it (json.dump with sorted keys).
+GOLDEN = (
+    '{"shards": [{"column_encodings": ["uint8", "str"], "column_names": ["label", "text"], '
+    '"column_sizes": [1, null], "compression": "zstd:7", "format": "mds", "hashes": ["sha1"], '
+    '"raw_data": {"basename": "a/b/shard.00000.mds", "bytes": 211, "hashes": {"sha1": "00"}}, '
+    '"samples": 2, "size_limit": 1000, "version": 2, "zip_data": {"basename": '
+    '"a/b/shard.00000.mds.zstd", "bytes": 150, "hashes": {"sha1": "11"}}}], "version": 2}'
+)
+
+
+def test_an_index_has_the_text_that_mdswriter_gives() -> None:
+    assert dump_index([ZIPPED]) == GOLDEN.encode()
+
+
+def test_an_index_is_read_back_in_order() -> None:
+    assert parse_index(dump_index([ZIPPED, PLAIN, ZIPPED])) == [ZIPPED, PLAIN, ZIPPED]
+    assert parse_index(dump_index([])) == []
+
+
+def test_the_stored_file_is_the_compressed_one_if_there_is_one() -> None:
+    assert ZIPPED.stored.basename.endswith('.zstd')
+    assert PLAIN.stored is PLAIN.raw_data
+
+
+def changed(**fields: Any) -> bytes:
+    index = json.loads(GOLDEN)
+    index['shards'][0].update(fields)
+    return json.dumps(index).encode()
+
+
+def renamed(name: Any) -> bytes:
+    return changed(raw_data={'basename': name, 'bytes': 1, 'hashes': {}})
+
+
+@pytest.mark.parametrize(
+    ('data', 'message'),
+    [
+        (b'', 'no MDS index: JSONDecodeError'),
+        (b'\xff', 'no MDS index: UnicodeDecodeError'),
+        (b'[]', 'no MDS index: TypeError'),
+        (b'{"shards": []}', "no MDS index: KeyError: 'version'"),
+        (b'{"version": 1, "shards": []}', 'no MDS index: version 1, expected 2'),
+        (b'{"version": 2, "shards": [5]}', 'no MDS index: TypeError'),
+        (b'{"version": 2, "shards": {"a": 5}}', 'no MDS index: TypeError'),
+        (changed(format='csv'), "no MDS index: format 'csv' version 2, expected mds version 2"),
+        (changed(version=1), "no MDS index: format 'mds' version 1, expected mds version 2"),
+        (changed(column_names=['label']), 'no MDS index: ValueError'),
+        (changed(column_names=['text', 'label']), 'no MDS index: column names are not sorted'),
+        (changed(column_encodings=['uint8', 'foo']), "column 'text': unknown encoding 'foo'"),
+        (changed(samples='x'), "no MDS index: 'x' is no count"),
+        (changed(samples=-1), 'no MDS index: -1 is no count'),
+        (changed(samples=1.5), 'no MDS index: 1.5 is no count'),
+        (changed(raw_data=None), 'no MDS index: TypeError'),
+        (changed(raw_data={'basename': 'a', 'bytes': 1, 'hashes': ['md5']}), 'no MDS index: Value'),
+        (renamed('/etc/passwd'), "basename '/etc/passwd' is no plain path below the dataset"),
+        (renamed('../a.mds'), "basename '../a.mds' is no plain path"),
+        (renamed('a/../../b.mds'), "basename 'a/../../b.mds' is no plain path"),
+        (renamed('a//b.mds'), "basename 'a//b.mds' is no plain path"),
+        (renamed('a\\b.mds'), 'is no plain path'),
+        (renamed('..'), "basename '..' is no plain path"),
+        (renamed('.'), "basename '.' is no plain path"),
+        (renamed(''), "basename '' is no plain path"),
+        (renamed(None), 'basename None is no plain path'),
+        (renamed('a/./b.mds'), "basename 'a/./b.mds' is no plain path"),
+        (renamed('a/'), "basename 'a/' is no plain path"),
+    ],
+)
+def test_what_is_no_index_is_a_format_error_with_the_reason(data: bytes, message: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_index(data)
+
+    assert message in str(caught.value)
+
+
+def test_names_with_dots_in_any_folder_are_plain_paths() -> None:
+    for name in ('..a.mds', 'a/..b/.c.mds', 'train.v1/shard.mds', 'ж/x y?*[1].mds'):
+        (shard,) = parse_index(renamed(name))
+        assert shard.raw_data.basename == name
