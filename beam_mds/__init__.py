@@ -24,7 +24,8 @@ from beam_mds.errors import (
 
 if TYPE_CHECKING:
     from beam_mds.read import read_samples
-    from beam_mds.write import WriteResult, WriteToMDS, WrittenShard
+    from beam_mds.steps import WrittenShard
+    from beam_mds.write import WriteResult, WriteToMDS
 
 __all__ = [
     'ColumnsError',
@@ -47,7 +48,7 @@ __all__ = [
 _MODULES = {
     'WriteResult': 'beam_mds.write',
     'WriteToMDS': 'beam_mds.write',
-    'WrittenShard': 'beam_mds.write',
+    'WrittenShard': 'beam_mds.steps',
     'read_samples': 'beam_mds.read',
 }
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Generic, ParamSpec, TypeVar
 
 _P = ParamSpec('_P')
 _T = TypeVar('_T')
 
-# Threads of a process, and the jobs that one bundle may have under way: each holds about a shard.
+# Threads of a process for whole shards and blocks, and such jobs that one bundle may have under
+# way: each holds about a shard.
 _THREADS = 2
 _IN_FLIGHT = 2
 
@@ -28,8 +29,15 @@ def _pool() -> ThreadPoolExecutor:
 class Jobs(Generic[_T]):
     """The background jobs of one bundle; results come back in the order of submission."""
 
-    def __init__(self) -> None:
-        """Starts with no job."""
+    def __init__(self, executor: Executor | None = None, in_flight: int = _IN_FLIGHT) -> None:
+        """Starts with no job.
+
+        Args:
+            executor: Where jobs run; by default the process's own threads.
+            in_flight: Jobs that may be under way.
+        """
+        self._executor = executor or _pool()
+        self._in_flight = in_flight
         self._running: deque[Future[_T]] = deque()
 
     def submit(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> list[_T]:
@@ -42,9 +50,9 @@ class Jobs(Generic[_T]):
             Exception: What one of those jobs raised.
         """
         done = []
-        while len(self._running) >= _IN_FLIGHT:
+        while len(self._running) >= self._in_flight:
             done.append(self._running.popleft().result())
-        self._running.append(_pool().submit(call, *args, **kwargs))
+        self._running.append(self._executor.submit(call, *args, **kwargs))
         return done
 
     def finish(self) -> list[_T]:

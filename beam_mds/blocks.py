@@ -23,7 +23,7 @@ import zstandard
 
 from beam_mds import storage
 from beam_mds.format import Samples
-from beam_mds.format.samples import offsets_of
+from beam_mds.format.encodings.base import offsets_of
 from beam_mds.format.shard import SAMPLE_OVERHEAD
 from beam_mds.planning import Int64s, Plan, UInt64s
 
@@ -38,7 +38,7 @@ _UNKEYED = np.dtype([('first', '<u8'), ('size', '<u4')])
 # Smaller inline blocks are not worth a compressor's start, in bytes.
 _COMPRESS_FROM = 4096
 
-# Compression of inline blocks: shuffles are billed by the byte, and level 1 costs less than it saves.
+# Compression of inline blocks: shuffles are billed by the byte, and level 1 costs less than that.
 _INLINE_LEVEL = 1
 
 
@@ -136,7 +136,7 @@ def load(block: bytes) -> Block:
         data = _inline_data(block, len(records))
     else:
         _, _, _, start, end, _, path = _unpack_spilled(block)
-        data = np.frombuffer(storage.read(path, start, end - start), np.uint8)
+        data = storage.read_range(path, start, end - start)
     where = _positions_of(records)
     second = where.second if records.dtype == _KEYED else None
     return Block(Samples(data, offsets_of(where.sizes)), where.first, second)
@@ -164,17 +164,17 @@ def _records(block: bytes) -> npt.NDArray[np.void]:
     keyed, before, count, _, _, table, path = _unpack_spilled(block)
     dtype = _KEYED if keyed else _UNKEYED
     start = table + before * dtype.itemsize
-    return np.frombuffer(storage.read(path, start, count * dtype.itemsize), dtype)
+    return storage.read_range(path, start, count * dtype.itemsize).view(dtype)
 
 
 def _pack_inline(records: npt.NDArray[np.void], data: npt.NDArray[np.uint8]) -> bytes:
-    body: npt.NDArray[np.uint8] | bytes = data
+    body: memoryview | bytes = data.data
     if data.nbytes >= _COMPRESS_FROM:
-        small = zstandard.ZstdCompressor(level=_INLINE_LEVEL).compress(data)
+        small = zstandard.ZstdCompressor(level=_INLINE_LEVEL).compress(data.data)
         if len(small) < data.nbytes * 0.9:
             body = small
-    head = _INLINE_HEAD.pack(records.dtype == _KEYED, body is not data, len(records))
-    return b''.join([_INLINE, head, records.view(np.uint8), body])
+    head = _INLINE_HEAD.pack(records.dtype == _KEYED, isinstance(body, bytes), len(records))
+    return b''.join([_INLINE, head, records.tobytes(), body])
 
 
 def _inline_data(block: bytes, count: int) -> npt.NDArray[np.uint8]:

@@ -57,7 +57,7 @@ def check_target(options: WriteOptions, spill: str | None) -> Target:
     index = storage.join(options.out, INDEX_NAME)
     if storage.size_of(index) is not None:
         raise TargetError(
-            f"{index} exists: the folder holds a dataset, and if_exists='error' leaves it untouched; "
+            f"{index} exists: it holds a dataset, and if_exists='error' leaves it as it is; "
             'write to another folder, or remove that one first'
         )
     prefix = None
@@ -96,8 +96,8 @@ def commit(
     written = sum(fragment.samples for fragment in ordered)
     if written != encoded:
         raise LostSamplesError(
-            f'{encoded} samples were encoded, the shards hold {written}: the runner lost or repeated '
-            f'some on the way, so no index was published in {options.out}'
+            f'{encoded} samples were encoded, the shards hold {written}: the runner lost or '
+            f'repeated some on the way, so no index was published in {options.out}'
         )
     if ordered:
         data = dump_index(
@@ -109,8 +109,8 @@ def commit(
         _logger.info('%s: %d samples in %d shards', options.out, written, len(ordered))
     elif not options.allow_empty:
         raise EmptyInputError(
-            f'there was no sample to write to {options.out}, and an index without shards is refused '
-            'by the reader; allow_empty=True makes this a success that writes no index'
+            f'there was no sample to write to {options.out}, and an index without shards is '
+            'refused by the reader; allow_empty=True makes this a success that writes no index'
         )
     if target.spill_prefix is not None:
         _remove_spill(target.spill_prefix)
@@ -141,8 +141,8 @@ def _publish(out: str, target: Target, data: bytes) -> None:
         if size == len(data) and storage.read(path) == data:
             return  # an earlier attempt of this step came this far
         raise TargetError(
-            f'{path} appeared while this job was running: another job wrote to the same folder; its '
-            'index was left as it is'
+            f'{path} appeared while this job was running: another job wrote to the same folder; '
+            'its index was left as it is'
         )
     storage.publish(path, data, storage.join(out, f'{_STAGED_INDEX}{target.run}.json'))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from beam_mds.errors import EncodingError, OptionError
 from beam_mds.format import Samples
 from beam_mds.format.columns import Batch
 from beam_mds.format.encodings.base import describe
+from beam_mds.format.samples import Chunks
 from beam_mds.format.shard import SAMPLE_OVERHEAD
 from beam_mds.options import WriteOptions
 from beam_mds.planning import Histogram, Int64s, UInt64s
@@ -27,6 +29,9 @@ _BATCH_BYTES = 4 << 20
 
 # Dicts in the first batch, before anything is known of their size, and in the largest.
 _FIRST_DICTS, _MOST_DICTS = 16, 8192
+
+# Batches that may wait to be encoded: enough to go on reading meanwhile.
+_BATCHES_AHEAD = 4
 
 # Bytes of samples in a block: a run file is cut into as many slices as there are shards, so it is
 # large; an inline block is held by the runner and by every buffer on its way.
@@ -64,7 +69,7 @@ class Encoded:
 
 
 class BundleEncoder:
-    """Encodes the elements of one bundle; takes them one by one and gives results when there are any."""
+    """Encodes the elements of one bundle, taken one by one; gives results when there are any."""
 
     def __init__(self, options: WriteOptions, spill_folder: str | None) -> None:
         """Starts a bundle.
@@ -79,24 +84,31 @@ class BundleEncoder:
         self._block_bytes = _INLINE_BYTES if spill_folder is None else _RUN_BYTES
         self._dicts: list[Mapping[str, Any]] = []
         self._dict_limit = _FIRST_DICTS
+        # Batches are encoded one after another by a thread of the bundle's own; what follows is
+        # that thread's, and nobody else's until it is done.
+        self._batches: Jobs[Encoded] = Jobs(ThreadPoolExecutor(1), _BATCHES_AHEAD)
         self._waiting: list[Samples] = []
         self._waiting_bytes = 0
         self._hashes: list[tuple[UInt64s, UInt64s | None]] = []
         self._jobs: Jobs[Encoded] = Jobs()
+        self._chunks = Chunks()
 
     def add(self, element: Any) -> Encoded | None:
         """Takes one element: a dict-like sample, or an Arrow batch or table of them.
 
+        Returns:
+            What is ready by now, of this element or earlier ones.
+
         Raises:
-            EncodingError: A sample cannot be held.
+            EncodingError: A sample, of this element or an earlier one, cannot be held.
         """
         if isinstance(element, Mapping):
             self._dicts.append(element)
-            return self._flush_dicts() if len(self._dicts) >= self._dict_limit else None
+            return self._submit_dicts() if len(self._dicts) >= self._dict_limit else None
         if isinstance(element, (pa.RecordBatch, pa.Table)):
             result = Encoded()
             for piece in _pieces(element):
-                result.extend(self._encode(piece))
+                result.extend(self._submit(piece))
             return result
         raise EncodingError(
             f'element is {describe(element)}: expected a dict, pyarrow.RecordBatch or pyarrow.Table'
@@ -104,25 +116,33 @@ class BundleEncoder:
 
     def finish(self) -> Encoded:
         """Ends the bundle: what is left over becomes blocks, and all jobs are waited for."""
-        result = self._flush_dicts()
+        result = self._submit_dicts() if self._dicts else Encoded()
+        for done in self._batches.finish():
+            result.extend(done)
         if self._waiting:
             result.extend(self._flush_block())
         for done in self._jobs.finish():
             result.extend(done)
         return result
 
-    def _flush_dicts(self) -> Encoded:
+    def _submit_dicts(self) -> Encoded:
         batch, self._dicts = self._dicts, []
-        if not batch:
-            return Encoded()
-        result = self._encode(batch)
-        size = sum(int(sizes.sum()) for sizes in result.sizes)
-        wanted = _BATCH_BYTES * len(batch) // max(size, 1)
-        self._dict_limit = max(1, min(wanted, 4 * len(batch), _MOST_DICTS))
+        result = self._submit(batch)
+        count = sum(map(len, result.sizes))
+        if count:
+            size = sum(int(sizes.sum()) for sizes in result.sizes) // count
+            wanted = min(_BATCH_BYTES // max(size, 1), 4 * len(batch), _MOST_DICTS)
+            self._dict_limit = max(wanted, 1)
+        return result
+
+    def _submit(self, batch: Batch) -> Encoded:
+        result = Encoded()
+        for done in self._batches.submit(self._encode, batch):
+            result.extend(done)
         return result
 
     def _encode(self, batch: Batch) -> Encoded:
-        samples = self._columns.encode_batch(batch)
+        samples = self._columns.encode_batch(batch, self._chunks)
         result = Encoded(sizes=[samples.sizes])
         if self._options.order == 'arrival':
             result.extend(self._fill_shards(samples))

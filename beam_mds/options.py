@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import numbers
+import operator
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -34,20 +36,24 @@ def parse_size(size: int | float | str, option: str = 'size_limit') -> int:
         >>> parse_size('64mb')
         67108864
     """
-    number = -1.0
-    if isinstance(size, (int, float)) and not isinstance(size, bool):
-        number = size
-    elif isinstance(size, str):
-        found = re.fullmatch(r'\s*(\d+(?:\.\d*)?)\s*([kmgt]?)(i?b)?\s*', size.lower())
+    given: Any = size
+    number: Any = math.nan
+    if not isinstance(given, bool) and isinstance(given, numbers.Real):
+        number = given
+    elif isinstance(given, str):
+        found = re.fullmatch(r'\s*(\d+(?:\.\d*)?)\s*([kmgt]?)(i?b)?\s*', given.lower())
         if found and (found[2] or found[3] != 'ib'):
             number = float(found[1]) * _UNITS[found[2]]
-    if not math.isfinite(number) or number != int(number) or number < 1:
+    # `number % 1` is nan for what is not finite; an int may be too large for a float.
+    if number % 1 != 0 or number < 1:
         raise OptionError(
-            f'{option} must be a positive number of bytes, or a text like 64mb or 1GiB, got {size!r:.80}'
+            f'{option} must be a positive number of bytes, or a text like 64mb or 1GiB, '
+            f'got {size!r:.80}'
         )
     if number >= SHARD_CEILING:
         raise OptionError(
-            f'{option} must be below 2**32 bytes, since offsets in a shard are uint32, got {size!r:.80}'
+            f'{option} must be below 2**32 bytes, since offsets in a shard are uint32, '
+            f'got {size!r:.80}'
         )
     return int(number)
 
@@ -73,9 +79,8 @@ class WriteOptions:
             'if_exists', self.if_exists, ('error',),
             {'overwrite': 'not available yet', 'append': 'not available yet'},
         )  # fmt: skip
-        _int('seed', self.seed, 0, 2**64 - 1)
-        if self.num_shards is not None:
-            _int('num_shards', self.num_shards, 1, 10_000_000)
+        if not isinstance(self.allow_empty, bool):
+            raise OptionError(f'allow_empty must be True or False, got {self.allow_empty!r:.80}')
         if self.order == 'arrival':
             for name in ('key', 'num_shards', 'seed'):
                 if getattr(self, name):
@@ -125,11 +130,11 @@ def make_options(
         config,
         key,
         order,
-        seed,
-        num_shards,
+        _int('seed', seed, 0, 2**64 - 1),
+        None if num_shards is None else _int('num_shards', num_shards, 1, 10_000_000),
         spill,
         if_exists,
-        bool(allow_empty),
+        allow_empty,
     )
 
 
@@ -141,6 +146,8 @@ def _one_of(name: str, value: Any, known: Sequence[str], later: Mapping[str, str
         )
 
 
-def _int(name: str, value: Any, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+def _int(name: str, value: Any, low: int, high: int) -> int:
+    is_int = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_int or not low <= value <= high:
         raise OptionError(f'{name} must be an int from {low} to {high}, got {value!r:.80}')
+    return operator.index(value)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -117,7 +116,7 @@ def hot_buckets(histogram: Histogram, capacity: int) -> HotBuckets:
 
 
 def measure_hot(first: UInt64s, second: UInt64s, weights: Int64s, hot: HotBuckets) -> Histogram:
-    """The histogram of the samples in hot buckets, by key and by leading bits of the second hash."""
+    """The histogram of the samples in hot buckets, by key and leading bits of the second hash."""
     bucket = _bucket(first)
     at = np.minimum(np.searchsorted(hot.starts, bucket), max(len(hot) - 1, 0))
     inside = np.flatnonzero(hot.starts[at] == bucket) if len(hot) else np.empty(0, np.int64)
@@ -178,7 +177,8 @@ def full_plan(coarse: Histogram, fine: Histogram, capacity: int) -> Plan:
     whole = Histogram(coarse.first[cold], coarse.second[cold], coarse.weights[cold])
     histogram = Histogram.merged([whole, _whole_keys(fine, capacity)])
     total = np.cumsum(histogram.weights)
-    cuts, used = [], 0
+    cuts: list[int] = []
+    used = 0
     while True:
         start = cuts[-1] if cuts else 0
         end = max(int(np.searchsorted(total, used + capacity, side='right')), start + 1)
@@ -202,5 +202,6 @@ def _whole_keys(fine: Histogram, capacity: int) -> Histogram:
 
 
 def _bucket(first: UInt64s) -> UInt64s:
-    shift: Any = np.uint64(64 - BUCKET_BITS)
-    return first >> shift << shift
+    shift = np.uint64(64 - BUCKET_BITS)
+    bucket: UInt64s = first >> shift << shift
+    return bucket

@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ def store_shard(
         StorageError: It could not be written.
     """
     sizes = np.concatenate([batch.sizes for batch in samples])
-    raw = [shard_header(config, sizes), *(batch.bytes for batch in samples)]
+    raw: list[Any] = [shard_header(config, sizes), *(batch.bytes for batch in samples)]
     raw_size = sum(memoryview(piece).nbytes for piece in raw)
     raw_hashes = {name: hex_digest(name, raw) for name in config.hashes}
     stored = raw if config.compression is None else [compress(config.compression, raw)]
@@ -169,7 +170,7 @@ class Gathered:
         same = (first[order][1:] == first[order][:-1]) & (second[order][1:] == second[order][:-1])
         for start, end in _runs(same):
             rows = order[start:end].tolist()
-            data, bounds = memoryview(samples.data), samples.offsets
+            data, bounds = samples.data.data, samples.offsets
             rows.sort(key=lambda row: bytes(data[bounds[row] : bounds[row + 1]]))
             order[start:end] = rows
         return samples, order, None if (counts == 1).all() else counts
@@ -201,7 +202,7 @@ def _runs(same: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 def _cut_copies(
     sizes: Int64s, counts: Int64s, capacity: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """`cut_points` for samples that come several times each: the items of a shard, and how often."""
+    """`cut_points` for samples that come several times: the items of a shard, and how often."""
     items: list[int] = []
     times: list[int] = []
     room = capacity

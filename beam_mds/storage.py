@@ -9,9 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from google.api_core import retry
@@ -66,22 +69,40 @@ def join(folder: str, name: str) -> str:
     return f'{folder}/{name}'
 
 
-def read(path: str, start: int = 0, size: int = -1) -> bytes:
-    """Reads a file, or `size` bytes of it from byte `start`.
+def read(path: str) -> bytes:
+    """Reads a whole file.
 
     Raises:
-        StorageError: It cannot be read, or ends too early.
+        StorageError: It cannot be read.
     """
 
     def attempt() -> bytes:
         with FileSystems.open(path, compression_type=_AS_IS) as file:
-            if start:
-                file.seek(start)
-            return bytes(file.read(size))
+            return bytes(file.read())
 
-    data = _retried(attempt, f'read {path}')
-    if size >= 0 and len(data) != size:
-        raise StorageError(f'{path}: {len(data)} bytes from byte {start}, expected {size}')
+    return _retried(attempt, f'read {path}')
+
+
+def read_range(path: str, start: int, size: int) -> npt.NDArray[np.uint8]:
+    """Reads `size` bytes of a file from byte `start`.
+
+    Raises:
+        StorageError: It cannot be read, or ends too early.
+    """
+    data = np.empty(size, np.uint8)
+
+    def attempt() -> int:
+        with FileSystems.open(path, compression_type=_AS_IS) as file:
+            file.seek(start)
+            done, count = 0, 1
+            while done < size and count:
+                count = file.readinto(data[done:].data)
+                done += count
+            return done
+
+    done = _retried(attempt, f'read {path}')
+    if done != size:
+        raise StorageError(f'{path}: {done} bytes from byte {start}, expected {size}')
     return data
 
 
@@ -93,9 +114,10 @@ def size_of(path: str) -> int | None:
         try:
             return int(system.metadata(path).size_in_bytes)
         except (BeamIOError, FileNotFoundError) as error:
-            if _is_transient(error) or system.exists(path):
-                raise
-            return None
+            failure = error
+        if _is_transient(failure) or system.exists(path):
+            raise failure
+        return None
 
     return _retried(attempt, f'look up {path}')
 
@@ -143,10 +165,13 @@ def publish(path: str, data: bytes, staging: str) -> None:
     def attempt() -> None:
         try:
             FileSystems.rename([staging], [path])
-        except Exception:
-            # A repeated move finds its source gone: done, when the target is what we wrote.
-            if size_of(staging) is not None or size_of(path) != len(data) or read(path) != data:
-                raise
+            return
+        except Exception as error:  # noqa: BLE001 - raised again, unless the move was done
+            failure = error
+        # A repeated move finds its source gone: done, when the target is what we wrote. (Outside of
+        # the handler: an error in here would have the move's as its context, and seem transient.)
+        if size_of(staging) is not None or size_of(path) != len(data) or read(path) != data:
+            raise failure
 
     _retried(attempt, f'move {staging} to {path}')
 
@@ -174,9 +199,11 @@ def delete(paths: Sequence[str]) -> None:
     def attempt() -> None:
         try:
             FileSystems.delete([_escape(path) for path in paths])
-        except BeamIOError:
-            if any(FileSystems.exists(path) for path in paths):
-                raise
+            return
+        except BeamIOError as error:
+            failure = error
+        if any(FileSystems.exists(path) for path in paths):
+            raise failure
 
     if paths:
         _retried(attempt, f'delete {len(paths)} files like {paths[0]}')
@@ -187,7 +214,8 @@ def delete_folder(folder: str) -> None:
     if is_remote(folder):
         delete([join(folder, name) for name in list_folder(folder)])
     elif os.path.isdir(folder):
-        delete([folder])
+        # Beam's delete takes patterns, and none finds a folder with a bracket in its name.
+        _retried(lambda: shutil.rmtree(folder), f'delete {folder}')
 
 
 def _write_once(path: str, parts: Sequence[Any]) -> None:
@@ -211,7 +239,7 @@ def _escape(path: str) -> str:
 
 
 def _retried(call: Callable[[], _T], what: str) -> _T:
-    """Runs a call again, with growing jittered waits, while the store says that it may work later."""
+    """Runs a call again, with growing jittered waits, while the store says it may work later."""
     try:
         again = retry.Retry(
             predicate=_is_transient,

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
-from apache_beam.metrics.execution import MetricsEnvironment
 from apache_beam.options.pipeline_options import PortableOptions
-from apache_beam.pvalue import AsIter, AsSingleton, PCollection, TaggedOutput
+from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.window import GlobalWindows
-from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_mds import blocks, planning
-from beam_mds.background import Jobs
-from beam_mds.commit import Target, check_target, commit
-from beam_mds.encode import BundleEncoder, Encoded
-from beam_mds.errors import EncodingError, OptionError
+from beam_mds import blocks, planning, steps
+from beam_mds.commit import check_target
+from beam_mds.errors import OptionError
 from beam_mds.format import INDEX_NAME
 from beam_mds.options import Key, WriteOptions, make_options
-from beam_mds.planning import Histogram, HotBuckets, Int64s, Plan
-from beam_mds.shardfile import Fragment, gather, store_range
+from beam_mds.planning import Histogram, Plan
+from beam_mds.steps import WrittenShard
 from beam_mds.storage import is_remote, join
 
 # Runners whose workers share the machine, and so its temporary folder, with the launching process.
@@ -40,22 +35,6 @@ _LOCAL_RUNNERS = frozenset(
 
 
 _NO_BYTES = Histogram.merged([])
-
-
-class WrittenShard(NamedTuple):
-    """One shard of a published dataset.
-
-    Attributes:
-        basename: The stored file, relative to the folder of index.json.
-        samples: How many it holds.
-        bytes: Size of the stored file.
-        hashes: Hash name -> hex digest of the stored file.
-    """
-
-    basename: str
-    samples: int
-    bytes: int
-    hashes: dict[str, str]
 
 
 class WriteResult(dict[str, PCollection[Any]]):
@@ -75,12 +54,12 @@ class WriteResult(dict[str, PCollection[Any]]):
         return self['index']
 
 
-class WriteToMDS(beam.PTransform):  # type: ignore[misc]
+class WriteToMDS(beam.PTransform):
     """Writes samples as a MosaicML Streaming (MDS) dataset that `StreamingDataset` reads.
 
-    Elements are dicts, or many samples at once as `pyarrow.RecordBatch` or `pyarrow.Table`, which is
-    several times as fast. `index.json` appears last, in one step, and lists only complete shards;
-    a job that fails leaves no index, and can be run again.
+    Elements are dicts, or many samples at once as `pyarrow.RecordBatch` or `pyarrow.Table`, which
+    is several times as fast. `index.json` appears last, in one step, and lists only complete
+    shards; a job that fails leaves no index, and can be run again.
 
     Example:
         >>> import apache_beam as beam
@@ -115,23 +94,24 @@ class WriteToMDS(beam.PTransform):  # type: ignore[misc]
             columns: Column name -> MDS encoding, like `{'tokens': 'ndarray:int32'}`.
             compression: `br`, `bz2`, `gz`, `snappy`, `zstd`, or one with a level like `zstd:7`.
             hashes: Names of hashes to store for each file, like `['sha1', 'xxh64']`.
-            size_limit: Largest raw size of a shard: bytes, or a text like `64mb` or `1GiB` (powers of
-                1024). A sample that is larger gets a shard of its own. None, which needs
+            size_limit: Largest raw size of a shard: bytes, or a text like `64mb` or `1GiB` (powers
+                of 1024). A sample that is larger gets a shard of its own. None, which needs
                 `num_shards`, leaves only the format's limit of 2**32 - 1 bytes.
             key: Samples of one key stay together: a column's name, or a function of the sample that
-                returns str, bytes, int, float, bool, None or a tuple of those. By default the sample
-                itself, which is a shuffle.
-            order: `shuffled`: by the hash of the key; names and bytes of the files depend on nothing
-                but the samples and these options. `arrival`: as the samples come; the fastest, and
-                no promise about order or names.
+                returns str, bytes, int, float, bool, None or a tuple of those. By default the
+                sample itself, which is a shuffle.
+            order: `shuffled`: by the hash of the key; names and bytes of the files depend on
+                nothing but the samples and these options. `arrival`: as the samples come; the
+                fastest, and no promise about order or names.
             seed: Gives another shuffled order; 0 to 2**64 - 1.
             num_shards: Cuts the shuffled order into this many equal ranges, without the pass that
-                measures the data. A range over `size_limit` becomes several shards, an empty one none.
+                measures the data. A range over `size_limit` becomes several shards, an empty one
+                none.
             if_exists: `error`: fail before anything is encoded when `out` holds an index.json.
             spill: Where samples lie between encoding and writing: False, in the runner's shuffle;
                 True, in files beside the dataset; a folder; `auto`, in files except on Dataflow.
-            allow_empty: Whether no samples at all is a success, which writes no index. By default the
-                job fails, since the reader refuses an index without shards.
+            allow_empty: Whether no samples at all is a success, which writes no index. By default
+                the job fails, since the reader refuses an index without shards.
 
         Raises:
             OptionError: A value, or a combination, that cannot work.
@@ -181,7 +161,7 @@ class WriteToMDS(beam.PTransform):  # type: ignore[misc]
         )
         # blocks: bytes; positions: bytes; histograms: Histogram; fragments: Fragment; counts: int
         encoded = samples | 'EncodeSamples' >> beam.ParDo(
-            _EncodeSamples(options), target
+            steps.EncodeSamples(options), target
         ).with_outputs('positions', 'histograms', 'fragments', 'counts', main='blocks')
         plan = _plan(options, start, encoded)
         written = (
@@ -190,16 +170,17 @@ class WriteToMDS(beam.PTransform):  # type: ignore[misc]
             >> beam.FlatMap(blocks.assign, AsSingleton(plan)).with_output_types(tuple[int, bytes])
             # (shard number, block of the samples that belong to it)
             | 'GroupByShard' >> beam.GroupByKey()
-            | 'WriteShards' >> beam.ParDo(_WriteShards(options))
+            | 'WriteShards' >> beam.ParDo(steps.WriteShards(options))
         )
         fragments = (written, encoded.fragments) | 'Fragments' >> beam.Flatten()
         # list[Fragment], once
         committed = start | 'Commit' >> beam.Map(
-            _commit, options, target, AsIter(fragments), AsIter(encoded.counts)
+            steps.publish, options, target, AsIter(fragments), AsIter(encoded.counts)
         )
         index = join(options.out, INDEX_NAME)
         return WriteResult(
-            shards=committed | 'Shards' >> beam.FlatMap(_records).with_output_types(WrittenShard),
+            shards=committed
+            | 'Shards' >> beam.FlatMap(steps.records).with_output_types(WrittenShard),
             index=committed
             | 'IndexPath'
             >> beam.FlatMap(lambda shards: [index] if shards else []).with_output_types(str),
@@ -255,14 +236,14 @@ def _plan(
             lambda _, n: planning.even_plan(n), options.num_shards
         )
     capacity = options.config.capacity
-    add_up = beam.CombineGlobally(_AddHistograms()).without_defaults()
+    add_up = beam.CombineGlobally(steps.AddHistograms()).without_defaults()
     coarse = AsSingleton(encoded['histograms'] | 'Histogram' >> add_up, _NO_BYTES)
     hot = start | 'FindHotBuckets' >> beam.Map(
         lambda _, histogram: planning.hot_buckets(histogram, capacity), coarse
     )
     fine = (
         encoded['positions']
-        | 'MeasureHotBuckets' >> beam.FlatMap(_measure_hot, AsSingleton(hot))
+        | 'MeasureHotBuckets' >> beam.FlatMap(steps.measure_hot, AsSingleton(hot))
         | 'HotHistogram' >> add_up
     )
     return start | 'PlanShards' >> beam.Map(
@@ -270,164 +251,3 @@ def _plan(
         coarse,
         AsSingleton(fine, _NO_BYTES),
     )
-
-
-def _measure_hot(block: bytes, hot: HotBuckets) -> Iterator[Histogram]:
-    if len(hot):
-        where = blocks.positions(block)
-        yield planning.measure_hot(where.first, where.second, where.weights, hot)
-
-
-def _commit(
-    _: bytes,
-    options: WriteOptions,
-    target: Target,
-    fragments: Iterable[Fragment],
-    encoded: Iterable[int],
-) -> list[Fragment]:
-    return commit(options, target, list(fragments), sum(encoded))
-
-
-def _records(fragments: Sequence[Fragment]) -> Iterator[WrittenShard]:
-    for fragment in fragments:
-        file = fragment.stored
-        yield WrittenShard(file.basename, fragment.samples, file.bytes, file.hashes)
-
-
-class _AddHistograms(beam.CombineFn):  # type: ignore[misc]
-    """Adds histograms up; the sum depends on no order."""
-
-    # Buckets that may wait to be added, beyond those of the sum.
-    _SLACK = 1 << 20
-
-    def create_accumulator(self) -> list[Histogram]:
-        return []
-
-    def add_input(self, accumulator: list[Histogram], histogram: Histogram) -> list[Histogram]:
-        accumulator.append(histogram)
-        if sum(map(len, accumulator[1:])) > self._SLACK:
-            return self.compact(accumulator)
-        return accumulator
-
-    def merge_accumulators(self, accumulators: Iterable[list[Histogram]]) -> list[Histogram]:
-        merged: list[Histogram] = []
-        for accumulator in accumulators:
-            for histogram in accumulator:
-                merged = self.add_input(merged, histogram)
-        return merged
-
-    def compact(self, accumulator: list[Histogram]) -> list[Histogram]:
-        return [Histogram.merged(accumulator)]
-
-    def extract_output(self, accumulator: list[Histogram]) -> Histogram:
-        return Histogram.merged(accumulator)
-
-
-class _ShardMetrics:
-    """The counters of written shards; called in the bundle's own thread, as Beam wants it."""
-
-    def __init__(self) -> None:
-        self._samples = Metrics.counter('beam_mds', 'samples_written')
-        self._shards = Metrics.counter('beam_mds', 'shards_written')
-        self._raw = Metrics.counter('beam_mds', 'bytes_raw')
-        self._stored = Metrics.counter('beam_mds', 'bytes_stored')
-        self._sizes = Metrics.distribution('beam_mds', 'shard_bytes')
-
-    def count(self, fragment: Fragment) -> None:
-        self._samples.inc(fragment.samples)
-        self._shards.inc()
-        self._raw.inc(fragment.raw_data.bytes)
-        self._stored.inc(fragment.stored.bytes)
-        self._sizes.update(fragment.raw_data.bytes)
-
-
-class _EncodeSamples(beam.DoFn):  # type: ignore[misc]
-    """Elements -> blocks, and in arrival order full shards."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self._options = options
-        self._encoder: BundleEncoder | None = None
-        self._failed = Metrics.counter('beam_mds', 'samples_failed')
-        self._sizes = Metrics.distribution('beam_mds', 'sample_bytes')
-        self._metrics = _ShardMetrics()
-
-    def start_bundle(self) -> None:
-        self._encoder = None
-
-    def process(self, element: Any, target: Target) -> list[Any] | None:
-        if self._encoder is None:
-            self._encoder = BundleEncoder(self._options, target.spill_folder)
-        try:
-            result = self._encoder.add(element)
-        except EncodingError:
-            self._failed.inc()
-            raise
-        return None if result is None else self._outputs(result)
-
-    def finish_bundle(self) -> Iterator[WindowedValue | TaggedOutput]:
-        if self._encoder is None:
-            return
-        try:
-            result = self._encoder.finish()
-        except EncodingError:
-            self._failed.inc()
-            raise
-        for output in self._outputs(result):
-            if isinstance(output, TaggedOutput):
-                yield TaggedOutput(output.tag, GlobalWindows.windowed_value(output.value))
-            else:
-                yield GlobalWindows.windowed_value(output)
-
-    def _outputs(self, result: Encoded) -> list[Any]:
-        count = self._measure(result.sizes)
-        for fragment in result.fragments:
-            self._metrics.count(fragment)
-        return [
-            *result.blocks,
-            *(TaggedOutput('positions', block) for block in result.positions),
-            *(TaggedOutput('histograms', histogram) for histogram in result.histograms),
-            *(TaggedOutput('fragments', fragment) for fragment in result.fragments),
-            *([TaggedOutput('counts', count)] if count else []),
-        ]
-
-    def _measure(self, chunks: Iterable[Int64s]) -> int:
-        """Updates the distribution of sample sizes; returns the number of samples."""
-        count = 0
-        container = MetricsEnvironment.current_container()
-        if container is None:
-            return sum(map(len, chunks))
-        # Metrics.distribution() would look the cell up for each sample, at 8 times the cost.
-        update = container.get_distribution(self._sizes.metric_name).update
-        for sizes in chunks:
-            count += len(sizes)
-            for size in sizes.tolist():
-                update(size)
-        return count
-
-
-class _WriteShards(beam.DoFn):  # type: ignore[misc]
-    """(shard number, blocks) -> the fragments of its shard files."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self._options = options
-        self._metrics = _ShardMetrics()
-
-    def start_bundle(self) -> None:
-        self._jobs: Jobs[list[Fragment]] = Jobs()
-
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Fragment]:
-        number, parts = element
-        config = self._options.config
-        gathered = gather(parts, config.capacity)
-        done = self._jobs.submit(store_range, self._options.out, config, gathered, number)
-        yield from self._counted(done)
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        for fragment in self._counted(self._jobs.finish()):
-            yield GlobalWindows.windowed_value(fragment)
-
-    def _counted(self, done: Iterable[list[Fragment]]) -> Iterator[Fragment]:
-        for fragments in done:
-            for fragment in fragments:
-                self._metrics.count(fragment)
-                yield fragment

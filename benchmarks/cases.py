@@ -131,6 +131,9 @@ ENCODER_BAR = 10.0
 ENCODER_SAMPLES = 200_000
 """Samples of the encoder's measurement, at every scale: it takes seconds."""
 
+ENCODER_REPEATS = 3
+"""Times that each process encodes them; the least time counts, so that a disturbed one does not."""
+
 ENCODER_COLUMNS: Mapping[str, str] = {
     'id': 'int64',
     'label': 'uint16',

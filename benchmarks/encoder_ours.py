@@ -23,11 +23,13 @@ _SCHEMA = pa.schema({'id': pa.int64(), 'label': pa.uint16(), 'tag': pa.string(),
 
 
 def _encode(columns: Columns, batches: Sequence[Any]) -> tuple[float, str]:
-    """Seconds of encoding all batches, and the digest of their bytes."""
+    """Least seconds of encoding all batches, and the digest of their bytes."""
     columns.encode_batch(batches[0])
-    start = time.perf_counter()
-    encoded = [columns.encode_batch(batch) for batch in batches]
-    seconds = time.perf_counter() - start
+    seconds = float('inf')
+    for _ in range(cases.ENCODER_REPEATS):
+        start = time.perf_counter()
+        encoded = [columns.encode_batch(batch) for batch in batches]
+        seconds = min(seconds, time.perf_counter() - start)
     digest = hashlib.sha256()
     for samples in encoded:
         digest.update(samples.bytes.tobytes())

@@ -28,27 +28,30 @@ class Watch:
     Attributes:
         time: When it began, monotonic.
         busy: `busy_seconds` then.
+        own: CPU seconds of this process then; looking at memory takes some.
     """
 
     time: float
     busy: float | None
+    own: float
 
     @classmethod
     def start(cls) -> Watch:
         """Begins now."""
-        return cls(time.monotonic(), busy_seconds())
+        return cls(time.monotonic(), busy_seconds(), time.process_time())
 
     def others(self, own_seconds: float) -> float | None:
         """The share, 0 to 1, of all CPUs' time that others took since; None if it is not known.
 
         Args:
-            own_seconds: CPU seconds of what was run.
+            own_seconds: CPU seconds of what was run, beside this process.
         """
         now = busy_seconds()
         if now is None or self.busy is None:
             return None
         available = (time.monotonic() - self.time) * (os.cpu_count() or 1)
-        return max(0.0, now - self.busy - own_seconds) / available
+        own = own_seconds + time.process_time() - self.own
+        return max(0.0, now - self.busy - own) / available
 
 
 def settle() -> None:

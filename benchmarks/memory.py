@@ -81,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add('--data', type=Path, default=data.default_folder(), help='cache and scratch folder')
     add('--seed', type=int, default=0)
     args = parser.parse_args(arguments)
+    process.end_children_when_terminated()
     sizes = [float(size) for size in args.sizes.split(',')]
     folder = args.data.absolute()
     largest = max(sizes)

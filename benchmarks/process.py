@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +24,7 @@ SAMPLE_SECONDS = 0.05
 MEMORY_MEASURE = 'PSS' if Path('/proc/self/smaps_rollup').exists() else 'not measured'
 """What `Finished.peak_bytes` sums: resident pages, those that n processes share as 1/n of each."""
 
+_LOOKS_PER_LISTING = 5
 _LOG_LINES = 40
 
 
@@ -88,8 +90,8 @@ class _Ended:
 
 
 def _wait(pid: int, watch_memory: bool, deadline: float) -> _Ended:
-    peak = 0
-    while True:
+    peak, tree = 0, [pid]
+    for look in itertools.count():
         ended, status, usage = os.wait4(pid, os.WNOHANG)
         if ended:
             seconds = usage.ru_utime + usage.ru_stime
@@ -97,8 +99,10 @@ def _wait(pid: int, watch_memory: bool, deadline: float) -> _Ended:
         if time.monotonic() > deadline:
             os.killpg(pid, signal.SIGKILL)
         if watch_memory:
-            peak = max(peak, tree_bytes(pid))
+            tree = descendants(pid) if look % _LOOKS_PER_LISTING == 0 else tree
+            peak = max(peak, sum(map(pss_bytes, tree)))
         time.sleep(SAMPLE_SECONDS)
+    raise AssertionError
 
 
 def _kill_session(pid: int) -> None:
@@ -123,12 +127,8 @@ def _last_json(command: Sequence[str], out: IO[str], log: IO[str]) -> dict[str, 
     return dict(report)
 
 
-def tree_bytes(root: int) -> int:
-    """PSS of a process and all its descendants now, in bytes; 0 where the system does not tell."""
-    return sum(_pss_bytes(pid) for pid in _descendants(root))
-
-
-def _descendants(root: int) -> Iterable[int]:
+def descendants(root: int) -> list[int]:
+    """A process and all its descendants; nothing where there is no /proc."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir('/proc') if MEMORY_MEASURE == 'PSS' else ():
         if entry.isdigit() and (parent := _parent(entry)) is not None:
@@ -141,19 +141,25 @@ def _descendants(root: int) -> Iterable[int]:
 
 def _parent(pid: str) -> int | None:
     try:
-        stat = Path('/proc', pid, 'stat').read_text(errors='replace')
+        with open(f'/proc/{pid}/stat', errors='replace') as file:
+            return int(file.read().rpartition(')')[2].split()[1])
     except OSError:
-        return None
-    return int(stat.rpartition(')')[2].split()[1])
+        return None  # It ended between the listing and now.
 
 
-def _pss_bytes(pid: int) -> int:
+def pss_bytes(pid: int) -> int:
+    """A process's PSS now, in bytes; 0 if it has ended."""
     try:
-        text = Path('/proc', str(pid), 'smaps_rollup').read_text()
+        with open(f'/proc/{pid}/smaps_rollup') as file:
+            kib = [int(line.split()[1]) for line in file if line.startswith('Pss:')]
     except OSError:
-        return 0  # It ended between the listing and now.
-    kib = (int(line.split()[1]) for line in text.splitlines() if line.startswith('Pss:'))
-    return next(kib, 0) << 10
+        return 0
+    return sum(kib) << 10
+
+
+def end_children_when_terminated() -> None:
+    """Makes SIGTERM an exception, so that `run` can end what it started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def python_of(program: str) -> str:

@@ -95,7 +95,7 @@ def _quiet_run(
         machine.wait_for_quiet(settings.max_others)
         out = settings.folder / 'out'
         run, peak = write_once(job.command, samples, out, watch_memory=warmup)
-        if (run.others or 0) <= settings.max_others:
+        if warmup or (run.others or 0) <= settings.max_others:
             break
         process.say(f'others took {run.others:.0%} of the CPUs: attempt {attempt} of {_ATTEMPTS}')
     return run, peak
@@ -242,6 +242,7 @@ def _facts(settings: Settings) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the command line asks for and prints the tables; 1 if a run failed."""
+    process.end_children_when_terminated()
     args, settings = _parse(arguments)
     names = args.cases.split(',')
     heading = report.heading(_facts(settings))

@@ -55,7 +55,9 @@ def write_once(
         process.MeasurementError: The write failed, or wrote something else than what went in.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix='run-', dir=folder) as parent:
+    with tempfile.TemporaryDirectory(
+        prefix='run-', dir=folder, ignore_cleanup_errors=True
+    ) as parent:
         machine.settle()
         watch = machine.Watch.start()
         out = Path(parent, 'dataset')

@@ -1,17 +1,22 @@
-"""Fixtures for all tests: nobody's real cloud account, and a gs:// that lives in this process."""
+"""Fixtures for all tests: nobody's real cloud account, a gs:// in this process, a faulty store."""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 import urllib.error
 import urllib.request
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from gcp_storage_emulator.server import create_server
+
+from beam_mds import storage
+from tests import faulty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +68,29 @@ def gcs_emulator(no_real_cloud: None) -> Iterator[str]:
 def gcs_bucket(gcs_emulator: str) -> str:
     """Give a gs:// folder that no other test has: no trailing slash, nothing in it."""
     return f'gs://{_BUCKET}/{uuid.uuid4().hex}'
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let retries in this process wait for milliseconds, and end after a second."""
+    monkeypatch.setattr(storage, '_FIRST_WAIT', 0.001)
+    monkeypatch.setattr(storage, '_LONGEST_WAIT', 0.01)
+    monkeypatch.setattr(storage, '_GIVE_UP_AFTER', 1.0)
+
+
+@pytest.fixture
+def faults(tmp_path: Path, short_waits: None, monkeypatch: pytest.MonkeyPatch) -> faulty.Faults:
+    """Give a store that fails on demand; tests/faulty.py tells how."""
+    state, local, site = (tmp_path / name for name in ('faults', 'store', 'site'))
+    for folder in (state, local, site):
+        folder.mkdir()
+    monkeypatch.setenv(faulty.ENVIRONMENT, str(state))
+    # Worker processes know the scheme only if they import it.
+    (site / 'sitecustomize.py').write_text('import tests.faulty\n')
+    root = str(Path(__file__).parent.parent)
+    paths = [str(site), root, os.environ.get('PYTHONPATH', '')]
+    monkeypatch.setenv('PYTHONPATH', os.pathsep.join(filter(None, paths)))
+    return faulty.Faults(state, local)
 
 
 def _free_port() -> int:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from beam_mds.errors import ColumnsError, EncodingError, FormatError, MissingExtraError
 from beam_mds.format.encodings import Encoding, Part, Values, get_encoding
 from beam_mds.format.encodings.base import describe, types_of
-from beam_mds.format.samples import Samples, join_columns
+from beam_mds.format.samples import Allocate, Samples, allocate, join_columns
 
 Sample: TypeAlias = Mapping[str, Any]
 Batch: TypeAlias = Sequence[Sample] | pa.RecordBatch | pa.Table
@@ -93,11 +93,12 @@ class Columns:
         """
         return self.encode_batch([sample]).bytes.tobytes()
 
-    def encode_batch(self, batch: Batch) -> Samples:
+    def encode_batch(self, batch: Batch, allocate: Allocate = allocate) -> Samples:
         """Encodes many samples at once, column by column.
 
         Args:
             batch: Mappings, or Arrow columns of equal length.
+            allocate: Gives the buffer for the samples' bytes.
 
         Returns:
             The samples in the batch's order.
@@ -106,7 +107,7 @@ class Columns:
             EncodingError: The first sample that cannot be held, with its row, column and reason.
         """
         try:
-            return self._encode(batch)
+            return self._encode(batch, allocate)
         except EncodingError as error:
             raise self._first_error(batch, error) from error.__cause__
 
@@ -148,7 +149,7 @@ class Columns:
             raise FormatError(f'sample has {len(data)} bytes, its columns need {at}')
         return sample
 
-    def _encode(self, batch: Batch) -> Samples:
+    def _encode(self, batch: Batch, allocate: Allocate = allocate) -> Samples:
         """Encodes a batch; an error does not name the row."""
         columns: list[tuple[list[Part], bool]] = []
         for name, encoding, values in zip(
@@ -158,7 +159,7 @@ class Columns:
                 columns.append((encoding.encode_column(values), encoding.size is None))
             except EncodingError as error:
                 raise EncodingError(error.reason, name, encoding.name) from error.__cause__
-        return join_columns(columns, len(batch))
+        return join_columns(columns, len(batch), allocate)
 
     def _columns_of(self, batch: Batch) -> Iterable[Values]:
         """The values of each column, in the format's order."""

@@ -29,7 +29,10 @@ def check_hashes(names: Sequence[str] | str | None) -> list[str]:
     Raises:
         OptionError: A name is unknown or stands twice.
     """
-    listed = [names] if isinstance(names, str) else list(names or ())
+    given: Any = names
+    if not (given is None or isinstance(given, (str, Sequence))):
+        raise OptionError(f'hashes must be a list of names, got {given!r:.80}')
+    listed = [given] if isinstance(given, str) else list(given or ())
     for name in listed:
         if name not in HASHES:
             raise OptionError(f'unknown hash {name!r}: expected one of {", ".join(HASHES)}')

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,46 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_mds.errors import EncodingError
-from beam_mds.format.encodings.base import Bytes1D, Offsets, Part
+from beam_mds.format.encodings.base import Bytes1D, Offsets, Part, offsets_of
 
 if TYPE_CHECKING:
     import builtins
 
 # Sizes inside a sample are uint32.
 _MAX_SIZE = 2**32 - 1
+
+# Bytes of a chunk: numpy asks for huge pages from 4 MB on, and the first touch of a page is what a
+# fresh buffer costs most.
+_CHUNK_BYTES = 32 << 20
+
+# Bytes that Arrow gathers or joins at once, into memory that stays in a processor's cache. malloc
+# gives the same memory again and again; Arrow's own pool returns it to the system in between.
+_PIECE_BYTES = 4 << 20
+_SCRATCH = pa.system_memory_pool()
+
+Allocate = Callable[[int], Bytes1D]
+
+
+def allocate(nbytes: int) -> Bytes1D:
+    """A buffer of its own, uint8 of shape (nbytes,)."""
+    return np.empty(nbytes, np.uint8)
+
+
+class Chunks:
+    """Hands out pieces of large buffers, one after another, for samples held for a while."""
+
+    def __init__(self) -> None:
+        """Starts without a buffer."""
+        self._chunk = np.empty(0, np.uint8)
+
+    def __call__(self, nbytes: int) -> Bytes1D:
+        """uint8 of shape (nbytes,)."""
+        if nbytes > len(self._chunk):
+            if nbytes > _CHUNK_BYTES // 2:
+                return allocate(nbytes)
+            self._chunk = allocate(_CHUNK_BYTES)
+        piece, self._chunk = self._chunk[:nbytes], self._chunk[nbytes:]
+        return piece
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +102,21 @@ class Samples:
 
     def take(self, order: npt.NDArray[np.int64]) -> Samples:
         """The samples at these positions, copied into one new buffer."""
-        return _from_arrow(self._to_arrow().take(pa.array(order)))
-
-    def _to_arrow(self) -> pa.LargeBinaryArray:
-        return _large_binary(self.data, self.offsets)
+        sizes = self.sizes
+        offsets = offsets_of(sizes[order])
+        data = allocate(int(offsets[-1]))
+        if len(order) and sizes[0] == sizes.max() == sizes.min():
+            rows = self.bytes.reshape(len(sizes), -1)
+            # 'clip' lets numpy write to `out` without a copy between; positions are never outside
+            np.take(rows, order, axis=0, out=data.reshape(len(order), -1), mode='clip')
+            return Samples(data, offsets)
+        array = _large_binary(self.data, self.offsets)
+        start = 0
+        for end in _piece_ends(offsets):
+            items = pc.take(array, pa.array(order[start:end]), memory_pool=_SCRATCH)
+            data[offsets[start] : offsets[end]] = _from_arrow(items).bytes
+            start = end
+        return Samples(data, offsets)
 
     @staticmethod
     def empty() -> Samples:
@@ -95,20 +139,25 @@ class Samples:
         return Samples(np.concatenate([batch.bytes for batch in batches]), offsets_of(sizes))
 
 
-def offsets_of(sizes: npt.NDArray[Any]) -> Offsets:
-    """int64 of shape (n + 1,): where each of n items starts, and where the last one ends."""
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets
+def _piece_ends(offsets: Offsets) -> Iterator[int]:
+    """Cuts n items into pieces of about _PIECE_BYTES: where each piece ends."""
+    start = 0
+    while start < len(offsets) - 1:
+        end = int(np.searchsorted(offsets, offsets[start] + _PIECE_BYTES))
+        start = min(max(end, start + 1), len(offsets) - 1)
+        yield start
 
 
-def join_columns(columns: Sequence[tuple[Sequence[Part], bool]], rows: int) -> Samples:
+def join_columns(
+    columns: Sequence[tuple[Sequence[Part], bool]], rows: int, allocate: Allocate = allocate
+) -> Samples:
     """Puts encoded columns side by side, row by row, behind the sizes of the variable ones.
 
     Args:
         columns: For each column, in the format's order, its parts and whether its size is
             variable (and so stands in the sample's head).
         rows: The number of samples.
+        allocate: Gives the buffer for the samples.
     """
     head = [_part_sizes(parts, rows) for parts, variable in columns if variable]
     parts = [part for column, _ in columns for part in column]
@@ -118,16 +167,22 @@ def join_columns(columns: Sequence[tuple[Sequence[Part], bool]], rows: int) -> S
             raise EncodingError(
                 f'a value of {int(sizes.max())} bytes: the format holds {_MAX_SIZE}'
             )
-        matrix = sizes.astype('<u4').view(np.uint8).reshape(rows, 4 * len(head))
-        parts.insert(0, Part(matrix))
-    merged = _merge_fixed(parts, rows)
-    if len(merged) == 1 and merged[0].offsets is None:
-        matrix = merged[0].data
-        return Samples(matrix.reshape(-1), np.arange(rows + 1, dtype=np.int64) * matrix.shape[1])
-    arrays = [_part_array(part, rows) for part in merged]
-    if len(arrays) == 1:
-        return _from_arrow(arrays[0])
-    return _from_arrow(pc.binary_join_element_wise(*arrays, pa.scalar(b'', pa.large_binary())))
+        parts.insert(0, Part(sizes.astype('<u4').view(np.uint8).reshape(rows, 4 * len(head))))
+    widths = [part.data.shape[1] for part in parts if part.offsets is None]
+    if len(widths) == len(parts):
+        matrix = allocate(rows * sum(widths)).reshape(rows, sum(widths))
+        np.concatenate([part.data for part in parts], axis=1, out=matrix)
+        return Samples(matrix.reshape(-1), np.arange(rows + 1, dtype=np.int64) * sum(widths))
+    arrays = [_part_array(part, rows) for part in _merge_fixed(parts, rows)]
+    joined = arrays[0]
+    if len(arrays) > 1:
+        joined = pc.binary_join_element_wise(
+            *arrays, pa.scalar(b'', pa.large_binary()), memory_pool=_SCRATCH
+        )
+    samples = _from_arrow(joined)
+    data = allocate(samples.nbytes)
+    data[:] = samples.bytes
+    return Samples(data, samples.offsets - samples.offsets[0])
 
 
 def _part_sizes(parts: Sequence[Part], rows: int) -> Offsets:

@@ -16,7 +16,8 @@ import numpy as np
 
 from beam_mds.errors import FormatError, OptionError
 from beam_mds.format.columns import Columns
-from beam_mds.format.samples import Samples, offsets_of
+from beam_mds.format.encodings.base import offsets_of
+from beam_mds.format.samples import Samples
 
 if TYPE_CHECKING:
     from beam_mds.format.encodings.base import Offsets

@@ -183,7 +183,9 @@ def test_the_first_bad_row_is_found_without_encoding_row_by_row(
     batch = [{'a': 'x'}] * 4096 + [{'a': 5}]
     calls = []
     encode = columns._encode
-    monkeypatch.setattr(columns, '_encode', lambda part: (calls.append(len(part)), encode(part))[1])
+    monkeypatch.setattr(
+        columns, '_encode', lambda part, *args: (calls.append(len(part)), encode(part, *args))[1]
+    )
 
     with pytest.raises(EncodingError):
         columns.encode_batch(batch)

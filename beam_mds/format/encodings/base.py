@@ -80,6 +80,13 @@ class Encoding(abc.ABC):
         return [self.decode(item) for item in data.to_pylist()]
 
 
+def offsets_of(sizes: npt.NDArray[Any]) -> Offsets:
+    """int64 of shape (n + 1,): where each of n items starts, and where the last one ends."""
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
 def join_values(values: list[bytes]) -> Part:
     """The part that holds these byte strings, one a row."""
     return binary_part(pa.array(values, pa.large_binary()))

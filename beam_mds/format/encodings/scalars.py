@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -104,13 +105,13 @@ class Integer(_Number):
 
 
 def _plain_integers(values: Sequence[Any]) -> npt.NDArray[Any] | None:
-    """The values as an array, when they are all Python ints, or all of one numpy type."""
+    """The values as an array, when they are all 64-bit integers of any kind."""
+    try:
+        # Refuses floats and texts by itself, so that no look at the types is needed before.
+        return np.frombuffer(array.array('q', values), np.int64)
+    except (TypeError, OverflowError):
+        pass
     kinds = types_of(values)
-    if kinds <= {int, bool}:
-        try:
-            return np.array(values, np.int64)
-        except OverflowError:
-            return None
     if len(kinds) == 1 and issubclass(kinds.pop(), np.integer):
         numbers = np.array(values)
         return numbers if numbers.dtype.kind in 'iu' else None  # timedelta64 is an np.integer

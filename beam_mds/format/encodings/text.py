@@ -24,6 +24,7 @@ from beam_mds.format.encodings.base import (
     is_binary,
     is_text,
     null_value,
+    offsets_of,
     plain,
     require_no_nulls,
     types_of,
@@ -89,12 +90,14 @@ class Str(Encoding):
             except pa.ArrowInvalid:
                 raise EncodingError(f'Arrow {values.type} holds bytes that are not UTF-8') from None
             return [binary_part(values)]
-        if types_of(values) <= {str}:
-            try:
-                return [binary_part(pa.array(values, pa.large_string()))]
-            except (UnicodeEncodeError, pa.ArrowInvalid):
-                pass  # the slow way names the value
-        return super().encode_column(values)
+        try:
+            text = ''.join(values)  # refuses all but str by itself
+            if text.isascii():
+                sizes = np.fromiter(map(len, values), np.int64, len(values))
+                return [Part(np.frombuffer(text.encode(), np.uint8), offsets_of(sizes))]
+            return [binary_part(pa.array(values, pa.large_string()))]
+        except (TypeError, UnicodeEncodeError, pa.ArrowInvalid):
+            return super().encode_column(values)  # which names the value
 
 
 class StrInt(Encoding):

@@ -1,0 +1,1 @@
+"""The worker's side of the ready-made pipelines: from files of many kinds to samples."""

@@ -1,0 +1,1 @@
+"""Runnable pipelines, one module per conversion: options and wiring, no worker code."""

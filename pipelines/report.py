@@ -1,0 +1,46 @@
+"""What a pipeline prints when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from apache_beam.metrics import MetricsFilter
+
+from beam_mds.read import read_index
+
+Rows = Sequence[tuple[str, str]]
+
+
+def counted(result: Any, name: str) -> int:
+    """The value of one of beam_mds's counters after a job; 0 when nothing was counted."""
+    wanted = MetricsFilter().with_namespace('beam_mds').with_name(name)
+    return sum(counter.result for counter in result.metrics().query(wanted)['counters'])
+
+
+def dataset_rows(path: str) -> list[tuple[str, str]]:
+    """What the index of a dataset says, as rows of a table."""
+    shards = read_index(path)
+    raw = sum(shard.raw_data.bytes for shard in shards)
+    stored = sum(shard.stored.bytes for shard in shards)
+    return [
+        ('samples', f'{sum(shard.samples for shard in shards):,}'),
+        ('shards', f'{len(shards):,}'),
+        ('raw bytes', f'{raw:,}'),
+        ('stored bytes', f'{stored:,}'),
+        ('compression', f'{raw / stored:.2f} : 1'),
+    ]
+
+
+def table(rows: Rows) -> str:
+    """Two columns of plain text, the second one flush right where it is a number."""
+    left = max(len(name) for name, _ in rows)
+    right = max((len(text) for _, text in rows if _is_number(text)), default=0)
+    return '\n'.join(
+        f'  {name:<{left}}  {text:>{right}}' if _is_number(text) else f'  {name:<{left}}  {text}'
+        for name, text in rows
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text[:1].isdigit()

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from beam_mds.background import Jobs
+
+_TIMEOUT_SEC = 10
+
+
+def test_results_come_back_once_and_in_the_order_of_submission() -> None:
+    jobs: Jobs[int] = Jobs()
+    results = []
+    for number in range(20):
+        results += jobs.submit(lambda n: time.sleep(0.01 * (n % 3)) or n, number)
+    results += jobs.finish()
+    assert results == list(range(20))
+    assert jobs.finish() == []
+
+
+def test_jobs_run_while_the_caller_goes_on() -> None:
+    jobs: Jobs[bool] = Jobs()
+    go_on = threading.Event()
+    assert jobs.submit(go_on.wait, _TIMEOUT_SEC) == []
+    go_on.set()
+    assert jobs.finish() == [True]
+
+
+def test_no_more_jobs_than_allowed_are_under_way() -> None:
+    running, most = [], []
+
+    def job() -> None:
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.005)
+        running.pop()
+
+    with ThreadPoolExecutor(8) as executor:
+        jobs: Jobs[None] = Jobs(executor, 3)
+        waited = [len(jobs.submit(job)) for _ in range(30)]
+        rest = len(jobs.finish())
+    assert max(most) <= 3
+    assert sum(waited) + rest == 30
+    assert rest <= 3
+
+
+def test_two_jobs_run_at_the_same_time() -> None:
+    barrier = threading.Barrier(2)
+    jobs: Jobs[int] = Jobs()
+    jobs.submit(barrier.wait, _TIMEOUT_SEC)
+    jobs.submit(barrier.wait, _TIMEOUT_SEC)
+    assert sorted(jobs.finish()) == [0, 1]
+
+
+def test_an_error_in_a_job_is_raised_by_finish() -> None:
+    jobs: Jobs[float] = Jobs()
+    jobs.submit(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        jobs.finish()
+
+
+def test_an_error_in_a_job_is_raised_by_a_later_submit_at_the_latest() -> None:
+    jobs: Jobs[float] = Jobs()
+    jobs.submit(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        for _ in range(10):
+            jobs.submit(float)
+
+
+def test_bundles_do_not_get_each_other_s_results() -> None:
+    bundles: list[Jobs[int]] = [Jobs() for _ in range(5)]
+    results: list[list[int]] = [[] for _ in bundles]
+    for round_ in range(6):
+        for number, jobs in enumerate(bundles):
+            results[number] += jobs.submit(lambda n: n, 10 * number + round_)
+    for number, jobs in enumerate(bundles):
+        results[number] += jobs.finish()
+        assert results[number] == [10 * number + round_ for round_ in range(6)]

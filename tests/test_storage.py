@@ -1,0 +1,367 @@
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from beam_mds import OptionError, StorageError, storage
+from tests.faulty import Fault, Faults
+
+# What a glob, a URL or a shell could take for something else.
+NASTY = 'ä ß[b]*?#+!^{}%20&=~,;@'
+
+# The emulator's own links do not quote these, so what they name cannot be read there.
+UNREADABLE_IN_EMULATOR = '?#%;'
+
+_names = st.text(st.sampled_from('ab.-' + NASTY), min_size=1, max_size=12).filter(
+    lambda name: name.strip('.') and not name[-1].isspace() and not name[0].isspace()
+)
+_quick = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(params=['local', 'gs'])
+def root(request: pytest.FixtureRequest, short_waits: None) -> str:
+    """A fresh folder on each kind of store."""
+    if request.param == 'local':
+        return str(request.getfixturevalue('tmp_path'))
+    folder: str = request.getfixturevalue('gcs_bucket')
+    return folder
+
+
+@pytest.fixture
+def out(faults: Faults) -> str:
+    return faults.folder + '/out'
+
+
+# Paths of any spelling
+
+
+def _is_readable(path: str) -> bool:
+    return not (path.startswith('gs:') and set(UNREADABLE_IN_EMULATOR) & set(path))
+
+
+@_quick
+@given(folder=_names, name=_names, data=st.binary(max_size=100))
+@example(folder='a[b]', name='*', data=b'x')
+@example(folder='[!a]', name='?', data=b'x')
+@example(folder='a[', name=']', data=b'x')
+@example(folder='100%', name='a#b+c%20', data=b'x')
+def test_a_file_of_any_name_is_written_found_read_and_deleted(
+    root: str, folder: str, name: str, data: bytes
+) -> None:
+    out = f'{root}/{uuid.uuid4().hex}/{folder}'
+    path = storage.join(out, name)
+    assert storage.size_of(path) is None
+    assert storage.write(path, [data])
+    assert storage.size_of(path) == len(data)
+    if _is_readable(path):
+        assert storage.read(path) == data
+    assert storage.list_folder(out) == {name: len(data)}
+    storage.delete([path])
+    assert storage.size_of(path) is None
+    assert storage.list_folder(out) == {}
+
+
+@pytest.mark.parametrize('folder', ['[ab]', 'a*', 'a?', '[!b]', 'a[b]c*', '**', '[', ']', '[]'])
+def test_a_sibling_that_a_pattern_could_match_is_neither_listed_nor_deleted(
+    root: str, folder: str
+) -> None:
+    siblings = ['a', 'b', 'aa', 'ab', 'abc', 'abcd', 'a*x', folder + 'x', 'x' + folder]
+    for sibling in siblings:
+        storage.write(f'{root}/{sibling}/f', [sibling.encode()])
+    storage.write(f'{root}/{folder}/f', [b'mine'])
+    assert storage.list_folder(f'{root}/{folder}') == {'f': 4}
+    storage.delete([f'{root}/{folder}/f'])
+    assert storage.list_folder(f'{root}/{folder}') == {}
+    assert sorted(storage.list_folder(root)) == sorted({f'{sibling}/f' for sibling in siblings})
+
+
+@pytest.mark.parametrize('name', ['[ab]', 'a*', 'a?', '*', '**', '[!b]x'])
+def test_deleting_a_file_spares_those_that_its_name_would_match_as_a_pattern(
+    root: str, name: str
+) -> None:
+    others = [other for other in ('a', 'b', 'aa', 'ab', 'ax') if other != name]
+    for other in [name, *others]:
+        storage.write(f'{root}/{other}', [b'x'])
+    storage.delete([f'{root}/{name}'])
+    assert sorted(storage.list_folder(root)) == sorted(others)
+
+
+def test_a_listing_goes_down_into_sub_folders_and_names_are_relative(root: str) -> None:
+    out = f'{root}/data set'
+    for name in ('a', 'sub/b', 'sub/deep er/c[1]', '.hidden/d'):
+        storage.write(storage.join(out, name), [name.encode()])
+    storage.write(f'{root}/data set 2/z', [b'z'])
+    expected = {'a': 1, 'sub/b': 5, 'sub/deep er/c[1]': 16, '.hidden/d': 9}
+    assert storage.list_folder(out) == expected
+
+
+def test_a_folder_that_does_not_exist_is_empty(root: str) -> None:
+    assert storage.list_folder(f'{root}/nothing here') == {}
+
+
+@pytest.mark.parametrize('folder', ['a[b]', 'spill *', 'plain'])
+def test_deleting_a_folder_takes_all_that_is_below_and_nothing_beside(
+    root: str, folder: str
+) -> None:
+    for name in ('x', 'sub/y'):
+        storage.write(f'{root}/{folder}/{name}', [b'x'])
+    for sibling in ('ab', 'spill 2', folder + '2'):
+        storage.write(f'{root}/{sibling}/x', [b'x'])
+    storage.delete_folder(f'{root}/{folder}')
+    storage.delete_folder(f'{root}/{folder}')  # gone already
+    assert sorted(storage.list_folder(root)) == sorted({'ab/x', 'spill 2/x', folder + '2/x'})
+
+
+def test_deleting_what_is_gone_or_nothing_is_fine(root: str) -> None:
+    storage.write(f'{root}/a', [b'x'])
+    storage.delete([])
+    storage.delete([f'{root}/none', f'{root}/a'])
+    assert storage.list_folder(root) == {}
+
+
+# Reading and writing
+
+
+@given(data=st.binary(min_size=1, max_size=200), bounds=st.tuples(st.integers(), st.integers()))
+@_quick
+def test_a_range_of_a_file_is_read(root: str, data: bytes, bounds: tuple[int, int]) -> None:
+    start, end = sorted(bound % (len(data) + 1) for bound in bounds)
+    path = f'{root}/{uuid.uuid4().hex}'
+    storage.write(path, [data])
+    assert storage.read_range(path, start, end - start).tobytes() == data[start:end]
+
+
+def test_a_file_that_ends_too_early_is_an_error_with_its_name(root: str) -> None:
+    path = f'{root}/short'
+    storage.write(path, [b'12345'])
+    with pytest.raises(StorageError, match=r'short: 2 bytes from byte 3, expected 4'):
+        storage.read_range(path, 3, 4)
+
+
+def test_reading_a_missing_file_is_an_error_with_its_name(root: str) -> None:
+    with pytest.raises(StorageError, match=r'could not read .*/missing\.bin') as caught:
+        storage.read(f'{root}/missing.bin')
+    assert caught.value.__cause__ is not None
+
+
+def test_parts_of_any_buffer_type_stand_one_after_another(root: str) -> None:
+    import numpy as np
+
+    parts = [b'a', bytearray(b'bc'), memoryview(b'de'), np.frombuffer(b'fg', '<u2'), b'']
+    storage.write(f'{root}/f', parts)
+    assert storage.read(f'{root}/f') == b'abcdefg'
+
+
+def test_suffixes_of_compressed_files_do_not_make_beam_compress(root: str) -> None:
+    for suffix in ('gz', 'bz2', 'zstd', 'zst', 'deflate', 'lzma'):
+        path = f'{root}/shard.mds.{suffix}'
+        storage.write(path, [b'as it is'])
+        assert storage.size_of(path) == 8
+        assert storage.read(path) == b'as it is'
+
+
+def test_a_file_that_is_there_with_its_size_is_not_sent_again(faults: Faults, out: str) -> None:
+    assert storage.write(f'{out}/f', [b'12', b'3'])
+    assert not storage.write(f'{out}/f', [b'123'])
+    assert faults.calls('create') == ['out/f']
+
+
+def test_a_file_that_is_there_with_another_size_is_written_over(faults: Faults, out: str) -> None:
+    storage.write(f'{out}/f', [b'1'])
+    assert storage.write(f'{out}/f', [b'123'])
+    assert storage.read(f'{out}/f') == b'123'
+
+
+# Publishing
+
+
+def test_publishing_replaces_the_file_and_leaves_nothing_beside(root: str) -> None:
+    path, staging = f'{root}/index.json', f'{root}/.staged [1]'
+    for data in (b'one', b'one', b'another'):  # twice on purpose
+        storage.publish(path, data, staging)
+        assert storage.list_folder(root) == {'index.json': len(data)}
+        assert storage.read(path) == data
+
+
+def test_a_file_is_published_by_one_move_and_not_written_in_place(faults: Faults, out: str) -> None:
+    storage.publish(f'{out}/index.json', b'data', f'{out}/.staged')
+    assert faults.calls('create') == ['out/.staged']
+    assert faults.calls('rename') == ['out/index.json']
+
+
+@pytest.mark.parametrize('error', ['503', '503.beam', 'reset.chain'])
+def test_a_move_whose_reply_is_lost_counts_as_done(faults: Faults, out: str, error: str) -> None:
+    faults.add(Fault('rename', error=error, after=True))
+    storage.publish(f'{out}/index.json', b'data', f'{out}/.staged')
+    assert faults.files('out') == ['index.json']
+    assert storage.read(f'{out}/index.json') == b'data'
+    assert len(faults.calls()) < 20  # the check of the target is not taken for a busy store
+
+
+def test_a_move_that_fails_for_good_leaves_the_old_file(faults: Faults, out: str) -> None:
+    storage.publish(f'{out}/index.json', b'old!', f'{out}/.staged')
+    faults.add(Fault('rename', error='permission', times=None))
+    with pytest.raises(StorageError, match=r'could not move .*\.staged to .*index\.json'):
+        storage.publish(f'{out}/index.json', b'new!', f'{out}/.staged')
+    assert storage.read(f'{out}/index.json') == b'old!'
+
+
+def test_a_move_whose_source_vanished_is_no_success_when_the_target_is_another(
+    faults: Faults, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.publish(f'{out}/index.json', b'old!', f'{out}/.staged')
+    monkeypatch.setattr(storage, 'write', lambda path, parts: True)  # somebody took the source
+    with pytest.raises(StorageError, match='could not move'):
+        storage.publish(f'{out}/index.json', b'new!', f'{out}/.staged')
+    assert storage.read(f'{out}/index.json') == b'old!'
+
+
+# Faults
+
+_CALLS: dict[str, Callable[[str], object]] = {
+    'create': lambda out: storage.write(f'{out}/new', [b'data']),
+    'write': lambda out: storage.write(f'{out}/new', [b'data']),
+    'close': lambda out: storage.write(f'{out}/new', [b'data']),
+    'exists': lambda out: storage.size_of(f'{out}/new'),
+    'size': lambda out: storage.size_of(f'{out}/old'),
+    'open': lambda out: storage.read(f'{out}/old'),
+    'read': lambda out: storage.read_range(f'{out}/old', 1, 2),
+    'list': storage.list_folder,
+    'delete': lambda out: storage.delete([f'{out}/old']),
+    'rename': lambda out: storage.publish(f'{out}/new', b'data', f'{out}/staged'),
+}
+
+
+@pytest.mark.parametrize('error', ['429', '503', 'reset', 'timeout', '429.beam', 'reset.chain'])
+@pytest.mark.parametrize('call', _CALLS)
+def test_a_store_that_is_busy_or_breaks_off_is_asked_again(
+    faults: Faults, out: str, call: str, error: str
+) -> None:
+    storage.write(f'{out}/old', [b'data'])
+    undisturbed = _CALLS[call](out)
+    faults.clear()
+    storage.write(f'{out}/old', [b'data'])
+    storage.delete([f'{out}/new'])
+    faults.clear()
+    faults.add(Fault(call, error=error, times=2))
+    result = _CALLS[call](out)
+    assert str(result) == str(undisturbed)
+    assert len(faults.calls(call)) >= 3
+    if call in ('create', 'write', 'close', 'rename'):
+        assert storage.read(f'{out}/new') == b'data'
+
+
+@pytest.mark.parametrize(
+    'error', ['permission', '403', '403.beam', 'enospc', 'crash', 'enospc.chain']
+)
+@pytest.mark.parametrize('call', _CALLS)
+def test_other_errors_fail_at_once_and_name_the_path_and_the_cause(
+    faults: Faults, out: str, call: str, error: str
+) -> None:
+    storage.write(f'{out}/old', [b'data'])
+    faults.clear()
+    faults.add(Fault(call, error=error, times=None))
+    with pytest.raises(StorageError, match=f'could not .*{out}') as caught:
+        _CALLS[call](out)
+    assert len(faults.calls(call)) <= 2  # a delete that fails looks at what is left, with `size`
+    assert caught.value.__cause__ is not None
+    assert type(caught.value.__cause__).__name__ in str(caught.value)
+    assert isinstance(caught.value, OSError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_failed_close_leaves_no_file_under_the_name(faults: Faults, out: str) -> None:
+    faults.add(Fault('close', error='enospc', times=None))
+    with pytest.raises(StorageError, match=r'could not write .*No space left on device'):
+        storage.write(f'{out}/f', [b'data'])
+    assert faults.files() == []
+
+
+def test_waits_grow_are_jittered_and_end(
+    faults: Faults, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr('time.sleep', lambda seconds: waits.append(seconds) if seconds else None)
+    monkeypatch.setattr(storage, '_FIRST_WAIT', 0.5)
+    monkeypatch.setattr(storage, '_LONGEST_WAIT', 20.0)
+    faults.add(Fault('create', error='503', times=8))
+    storage.write(f'{out}/f', [b'data'])
+    assert len(waits) == 8
+    assert max(waits) > 2
+    assert max(waits) <= 40
+    assert len({round(wait, 6) for wait in waits}) == 8
+
+    monkeypatch.setattr(storage, '_GIVE_UP_AFTER', 0.0)
+    faults.add(Fault('create', 'never', error='503', times=None))
+    with pytest.raises(StorageError, match=r'could not write .*never'):
+        storage.write(f'{out}/never', [b'data'])
+
+
+@pytest.mark.parametrize('fault', [Fault('size', report=0), Fault('close', keep=3)], ids=str)
+def test_a_wrong_size_after_a_good_write_is_written_again(
+    faults: Faults, out: str, fault: Fault
+) -> None:
+    # Before there is a file, the first look asks `size` too, in vain.
+    nth = 2 if fault.on == 'size' else 1
+    faults.add(Fault(fault.on, nth=nth, report=fault.report, keep=fault.keep))
+    assert storage.write(f'{out}/f', [b'data'])
+    assert faults.calls('close') == ['out/f'] * 2
+    assert storage.read(f'{out}/f') == b'data'
+
+
+def test_a_size_that_stays_wrong_is_a_clear_error(faults: Faults, out: str) -> None:
+    faults.add(Fault('size', report=0, times=None))
+    with pytest.raises(StorageError) as caught:
+        storage.write(f'{out}/f', [b'data'])
+    assert str(caught.value) == (
+        f'{out}/f: wrote 4 bytes, the store reports 0, also after 3 attempts'
+    )
+
+
+def test_a_short_read_is_never_taken_for_the_range(faults: Faults, out: str) -> None:
+    storage.write(f'{out}/f', [b'0123456789'])
+    faults.add(Fault('read', keep=2, times=1), Fault('read', nth=2, keep=0, times=None))
+    with pytest.raises(StorageError, match='f: 2 bytes from byte 1, expected 5'):
+        storage.read_range(f'{out}/f', 1, 5)
+
+
+def test_a_range_that_arrives_in_pieces_is_whole(faults: Faults, out: str) -> None:
+    storage.write(f'{out}/f', [b'0123456789'])
+    faults.add(Fault('read', keep=2, times=None))
+    assert storage.read_range(f'{out}/f', 1, 5).tobytes() == b'12345'
+
+
+# Paths as options
+
+
+def test_a_path_may_be_str_or_pathlike_and_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given_path in ('a/b', 'a/b/', './a/../a/b', Path('a/b'), tmp_path / 'a' / 'b'):
+        assert storage.absolute(given_path) == str(tmp_path / 'a' / 'b')
+    assert storage.absolute('~/a') == os.path.expanduser('~/a')
+
+
+def test_a_remote_path_loses_only_trailing_slashes() -> None:
+    assert storage.absolute('gs://bucket/a b//') == 'gs://bucket/a b'
+    assert storage.absolute('gs://bucket') == 'gs://bucket'
+
+
+@pytest.mark.parametrize('path', [b'a', b'', '', '  ', None, 3, ['a']])
+def test_what_is_no_path_is_refused(path: object) -> None:
+    with pytest.raises(OptionError, match=r'out must be a path as str or os\.PathLike, got'):
+        storage.absolute(path)  # type: ignore[arg-type]
+
+
+def test_an_unknown_scheme_is_refused_with_the_option_named() -> None:
+    with pytest.raises(OptionError, match="spill='nope://b/x': Beam has no filesystem for it"):
+        storage.absolute('nope://b/x', 'spill')
