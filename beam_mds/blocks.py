@@ -24,6 +24,7 @@ import zstandard
 from beam_mds import storage
 from beam_mds.format import Samples
 from beam_mds.format.encodings.base import offsets_of
+from beam_mds.format.samples import Allocate, allocate
 from beam_mds.format.shard import SAMPLE_OVERHEAD
 from beam_mds.planning import Int64s, Plan, UInt64s
 
@@ -44,7 +45,7 @@ _INLINE_LEVEL = 1
 
 @dataclass(frozen=True)
 class Block:
-    """n samples, sorted by position.
+    """n samples and their positions, in any order; what `load` gives is sorted.
 
     Attributes:
         samples: The encoded samples.
@@ -77,29 +78,47 @@ class Positions:
         return self.sizes + SAMPLE_OVERHEAD
 
 
-def sorted_block(samples: Samples, first: UInt64s, second: UInt64s | None) -> Block:
-    """Sorts samples by position; the order of equal positions is left open."""
-    order = np.argsort(first, kind='stable') if second is None else np.lexsort((second, first))
-    return Block(samples.take(order), first[order], None if second is None else second[order])
+def order_of(first: UInt64s, second: UInt64s | None) -> Int64s:
+    """The rows in the order of their positions; the order of equal positions is left open."""
+    if second is None:
+        return np.argsort(first, kind='stable')
+    return np.lexsort((second, first))
 
 
 def inline(block: Block) -> bytes:
     """The block as a byte string that holds its samples."""
-    return _pack_inline(_records_of(block), block.samples.bytes)
+    order = order_of(block.first, block.second)
+    return _pack_inline(_records_of(block)[order], block.samples.take(order).bytes)
 
 
 def positions_only(block: Block) -> bytes:
     """An inline block without the sample bytes, for `positions`."""
-    return _pack_inline(_records_of(block), np.empty(0, np.uint8))
+    order = order_of(block.first, block.second)
+    return _pack_inline(_records_of(block)[order], np.empty(0, np.uint8))
 
 
 def spill(block: Block, folder: str) -> bytes:
     """Writes a run file into a folder, and returns the block that refers to it."""
-    records = _records_of(block)
     path = storage.join(folder, f'{uuid.uuid4().hex}.run')
-    storage.write(path, [block.samples.bytes, records.view(np.uint8)])
-    size = block.samples.nbytes
-    return _pack_spilled(block.second is not None, 0, len(records), 0, size, size, path)
+    run = _RunFile(block)
+    storage.write(path, run, run.size + run.records.nbytes)
+    keyed = block.second is not None
+    return _pack_spilled(keyed, 0, len(run.records), 0, run.size, run.size, path)
+
+
+class _RunFile:
+    """The bytes of a run file, a few MB at a time, as often as they are asked for."""
+
+    def __init__(self, block: Block) -> None:
+        self._samples = block.samples
+        self._order = order_of(block.first, block.second)
+        self.records = _records_of(block)[self._order]
+        self.size = block.samples.nbytes
+
+    def __iter__(self) -> Iterator[memoryview]:
+        for piece in self._samples.pieces(self._order):
+            yield piece.data
+        yield self.records.view(np.uint8).data
 
 
 def positions(block: bytes) -> Positions:
@@ -129,14 +148,20 @@ def assign(block: bytes, plan: Plan) -> Iterator[tuple[int, bytes]]:
         )  # fmt: skip
 
 
-def load(block: bytes) -> Block:
-    """Reads a block whole."""
+def load(block: bytes, allocate: Allocate = allocate) -> Block:
+    """Reads a block whole.
+
+    Args:
+        block: From `inline`, `spill` or `assign`.
+        allocate: Gives the buffer for samples that are read from a run file.
+    """
     records = _records(block)
     if block[:1] == _INLINE:
         data = _inline_data(block, len(records))
     else:
         _, _, _, start, end, _, path = _unpack_spilled(block)
-        data = storage.read_range(path, start, end - start)
+        data = allocate(end - start)
+        storage.read_into(data, path, start)
     where = _positions_of(records)
     second = where.second if records.dtype == _KEYED else None
     return Block(Samples(data, offsets_of(where.sizes)), where.first, second)
@@ -164,7 +189,9 @@ def _records(block: bytes) -> npt.NDArray[np.void]:
     keyed, before, count, _, _, table, path = _unpack_spilled(block)
     dtype = _KEYED if keyed else _UNKEYED
     start = table + before * dtype.itemsize
-    return storage.read_range(path, start, count * dtype.itemsize).view(dtype)
+    records = np.empty(count, dtype)
+    storage.read_into(records.view(np.uint8), path, start)
+    return records
 
 
 def _pack_inline(records: npt.NDArray[np.void], data: npt.NDArray[np.uint8]) -> bytes:

@@ -35,7 +35,7 @@ _BATCHES_AHEAD = 4
 
 # Bytes of samples in a block: a run file is cut into as many slices as there are shards, so it is
 # large; an inline block is held by the runner and by every buffer on its way.
-_RUN_BYTES, _INLINE_BYTES = 128 << 20, 16 << 20
+_RUN_BYTES, _INLINE_BYTES = 64 << 20, 16 << 20
 
 # What a key function may return: values whose repr() is the same in every process.
 _KEY_TYPES = (str, bytes, int, float, bool, type(None))
@@ -91,7 +91,7 @@ class BundleEncoder:
         self._waiting_bytes = 0
         self._hashes: list[tuple[UInt64s, UInt64s | None]] = []
         self._jobs: Jobs[Encoded] = Jobs()
-        self._chunks = Chunks()
+        self._chunks = self._new_chunks()
 
     def add(self, element: Any) -> Encoded | None:
         """Takes one element: a dict-like sample, or an Arrow batch or table of them.
@@ -153,6 +153,12 @@ class BundleEncoder:
                 result.extend(self._flush_block())
         return result
 
+    def _new_chunks(self) -> Chunks:
+        """Buffers for samples; those of a block lie side by side in one."""
+        if self._options.order == 'arrival':
+            return Chunks()
+        return Chunks(self._block_bytes + 2 * _BATCH_BYTES)
+
     def _wait(self, samples: Samples) -> None:
         self._waiting.append(samples)
         self._waiting_bytes += samples.nbytes + SAMPLE_OVERHEAD * len(samples)
@@ -187,6 +193,7 @@ class BundleEncoder:
         result = Encoded()
         waiting, hashes = self._waiting, self._hashes
         self._waiting, self._hashes, self._waiting_bytes = [], [], 0
+        self._chunks = self._new_chunks()
         for done in self._jobs.submit(self._make_block, waiting, hashes):
             result.extend(done)
         return result
@@ -198,10 +205,8 @@ class BundleEncoder:
             hashes = [(self._digests(samples), None) for samples in waiting]
         first = np.concatenate([pair[0] for pair in hashes])
         seconds = [pair[1] for pair in hashes if pair[1] is not None]
-        merged = Samples.concat(waiting)
-        waiting.clear()  # the copy is enough: a block is large
-        block = blocks.sorted_block(merged, first, np.concatenate(seconds) if seconds else None)
-        del merged
+        second = np.concatenate(seconds) if seconds else None
+        block = blocks.Block(Samples.concat(waiting), first, second)
         result = Encoded()
         if self._spill_folder is None:
             result.blocks.append(blocks.inline(block))
@@ -211,7 +216,7 @@ class BundleEncoder:
             result.positions.append(result.blocks[0])
         if self._options.num_shards is None:
             weights = block.samples.sizes + SAMPLE_OVERHEAD
-            result.histograms.append(planning.measure(block.first, weights))
+            result.histograms.append(planning.measure(first, weights))
         return result
 
     def _hash(self, batch: Batch, samples: Samples) -> tuple[UInt64s, UInt64s | None]:

@@ -26,7 +26,9 @@ _HOT_PARTS = 32
 
 # The files that are ours and may be deleted when no index lists them: numbered shards with 16 hex
 # digits of their content's hash, and shards in arrival order with 32 random ones.
-OWN_SHARD = re.compile(r'shard\.(\d{5,}\.[0-9a-f]{16}|[0-9a-f]{32})\.mds(\.[a-z0-9]+)?')
+OWN_SHARD = re.compile(
+    r'shard\.(\d{5,}\.[0-9a-f]{16}|[0-9a-f]{32})\.mds(\.(br|bz2|gz|snappy|zstd))?', re.ASCII
+)
 
 
 def numbered_name(number: int, digest: str) -> str:

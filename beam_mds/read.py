@@ -19,9 +19,13 @@ def read_index(path: str | os.PathLike[str]) -> list[ShardInfo]:
 
     Raises:
         StorageError: There is no index.json, or it cannot be read.
-        FormatError: It is no MDS index.
+        FormatError: It is no MDS index; the file is named.
     """
-    return parse_index(storage.read(storage.join(storage.absolute(path, 'path'), INDEX_NAME)))
+    name = storage.join(storage.absolute(path, 'path'), INDEX_NAME)
+    try:
+        return parse_index(storage.read(name))
+    except FormatError as error:
+        raise FormatError(f'{name}: {error}') from error
 
 
 def read_samples(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from beam_mds import blocks, planning, storage
 from beam_mds.format import FileInfo, Samples, ShardConfig, compress, cut_points, hex_digest
 from beam_mds.format.compression import suffix
+from beam_mds.format.samples import Chunks
 from beam_mds.format.shard import SAMPLE_OVERHEAD, shard_header
 from beam_mds.planning import Int64s, UInt64s
 
@@ -76,7 +77,7 @@ def store_shard(
         zip_data = FileInfo(name + suffix(config.compression), len(stored[0]), hashes)
     fragment = Fragment(number, part, len(sizes), raw_data, zip_data)
     path = storage.join(out, fragment.stored.basename)
-    sent = storage.write(path, stored)
+    sent = storage.write(path, stored, fragment.stored.bytes)
     _logger.info(
         '%s: %d samples, %d bytes, %d stored%s',
         path, len(sizes), raw_size, fragment.stored.bytes, '' if sent else ' (was there already)',
@@ -179,8 +180,9 @@ class Gathered:
 def gather(parts: Iterable[bytes], capacity: int) -> Gathered:
     """Loads the blocks of one range."""
     gathered = Gathered(capacity)
+    chunks = Chunks(capacity)  # of virtual memory: what is not filled costs nothing
     for part in parts:
-        gathered.add(blocks.load(part))
+        gathered.add(blocks.load(part, chunks))
     return gathered
 
 

@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -83,27 +83,30 @@ def read(path: str) -> bytes:
     return _retried(attempt, f'read {path}')
 
 
-def read_range(path: str, start: int, size: int) -> npt.NDArray[np.uint8]:
-    """Reads `size` bytes of a file from byte `start`.
+def read_into(target: npt.NDArray[np.uint8], path: str, start: int) -> None:
+    """Fills a buffer from a file.
+
+    Args:
+        target: uint8 of shape (bytes to read,).
+        path: The file.
+        start: The first byte to read.
 
     Raises:
         StorageError: It cannot be read, or ends too early.
     """
-    data = np.empty(size, np.uint8)
 
     def attempt() -> int:
         with FileSystems.open(path, compression_type=_AS_IS) as file:
             file.seek(start)
             done, count = 0, 1
-            while done < size and count:
-                count = file.readinto(data[done:].data)
+            while done < len(target) and count:
+                count = file.readinto(target[done:].data)
                 done += count
             return done
 
     done = _retried(attempt, f'read {path}')
-    if done != size:
-        raise StorageError(f'{path}: {done} bytes from byte {start}, expected {size}')
-    return data
+    if done != len(target):
+        raise StorageError(f'{path}: {done} bytes from byte {start}, expected {len(target)}')
 
 
 def size_of(path: str) -> int | None:
@@ -114,22 +117,24 @@ def size_of(path: str) -> int | None:
         try:
             return int(system.metadata(path).size_in_bytes)
         except (BeamIOError, FileNotFoundError) as error:
-            failure = error
-        if _is_transient(failure) or system.exists(path):
-            raise failure
-        return None
+            # Not kept beyond this block: an error in a variable is a cycle that holds on to the
+            # buffers of every caller until the garbage collector comes by.
+            if _is_transient(error) or system.exists(path):
+                raise
+            return None
 
     return _retried(attempt, f'look up {path}')
 
 
-def write(path: str, parts: Sequence[Any]) -> bool:
+def write(path: str, parts: Iterable[Any], size: int) -> bool:
     """Writes a file from bytes-like parts, unless it is there with this size already.
 
     The name must stand for the content: a file with the right size counts as right.
 
     Args:
         path: Where.
-        parts: Bytes-like objects that stand one after another.
+        parts: Bytes-like objects that stand one after another; gone through anew for each attempt.
+        size: Bytes of all of them.
 
     Returns:
         Whether anything was sent.
@@ -137,7 +142,6 @@ def write(path: str, parts: Sequence[Any]) -> bool:
     Raises:
         StorageError: It could not be written, or the store reports another size after it was.
     """
-    size = sum(memoryview(part).nbytes for part in parts)
     seen = size_of(path)
     if seen == size:
         return False
@@ -160,7 +164,7 @@ def publish(path: str, data: bytes, staging: str) -> None:
         data: The content.
         staging: A name beside it that nobody reads.
     """
-    write(staging, [data])
+    write(staging, [data], len(data))
 
     def attempt() -> None:
         try:
@@ -218,9 +222,9 @@ def delete_folder(folder: str) -> None:
         _retried(lambda: shutil.rmtree(folder), f'delete {folder}')
 
 
-def _write_once(path: str, parts: Sequence[Any]) -> None:
-    # All bytes are ready before the file is opened: an exception between opening and closing would
-    # publish a part of it on most stores.
+def _write_once(path: str, parts: Iterable[Any]) -> None:
+    # An exception between opening and closing would publish a part of the file on most stores, so
+    # the bytes of a file with a final name are ready before it is opened.
     file = FileSystems.create(path, compression_type=_AS_IS)
     try:
         for part in parts:
@@ -260,7 +264,7 @@ def _is_transient(error: BaseException) -> bool:
     """Whether an error, or one that caused it, is a busy store or a broken connection."""
     return any(
         isinstance(cause, (ConnectionError, TimeoutError))
-        or retry.if_transient_error(cause)
+        or (isinstance(cause, Exception) and retry.if_transient_error(cause))
         or any(
             getattr(cause, name, None) in _TRANSIENT_CODES
             for name in ('code', 'status_code', 'status')

@@ -1,4 +1,4 @@
-"""What the tests of the worker's code share: options, blocks with chosen positions, stored shards."""
+"""What the tests of the worker's code share: options, blocks of chosen positions, shards."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def block(rows: Sequence[Row], keyed: bool = True, folder: str | None = None) ->
     """A block of these samples, inline or spilled into a folder."""
     first = np.array([row[0] for row in rows], np.uint64)
     second = np.array([row[1] for row in rows], np.uint64) if keyed else None
-    made = blocks.sorted_block(Samples.of([row[2] for row in rows]), first, second)
+    made = blocks.Block(Samples.of([row[2] for row in rows]), first, second)
     return blocks.inline(made) if folder is None else blocks.spill(made, folder)
 
 

@@ -76,7 +76,8 @@ def test_the_golden_files_hold_the_samples(name: str) -> None:
         ),
     ],
 )
-def test_the_golden_plan_is_this_one_also_when_the_files_are_made_anew(name: str, plan: list[tuple[str, int, int]], made: Path
+def test_the_golden_plan_is_this_one_also_when_the_files_are_made_anew(
+    name: str, plan: list[tuple[str, int, int]], made: Path
 ) -> None:
     index = read_index(made / name)
 

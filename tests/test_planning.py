@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from beam_mds import planning
 from beam_mds.format import cut_points
+from beam_mds.format.compression import suffix
 from beam_mds.format.shard import SAMPLE_OVERHEAD
 from beam_mds.planning import Histogram, Plan
+
+COMPRESSIONS = ['br', 'bz2', 'gz', 'snappy', 'zstd']
 
 _hashes = st.one_of(
     st.integers(0, 2**64 - 1), st.integers(0, 5), st.sampled_from([1 << 44, (1 << 44) + 1, 2**63])
@@ -372,7 +375,8 @@ def test_names_of_shards_are_ours_and_those_of_others_are_not() -> None:
     random.seed(0)
     token = random.randbytes(16).hex()
     ours = [planning.numbered_name(12, 'a' * 16), planning.numbered_name(10**6, '0' * 16)]
-    ours += [planning.arrival_name(token), *(name + '.zstd' for name in ours)]
+    ours.append(planning.arrival_name(token))
+    ours += [name + suffix('zstd:7') for name in ours] + [ours[0] + suffix(c) for c in COMPRESSIONS]
     assert ours[0] == 'shard.00012.aaaaaaaaaaaaaaaa.mds'
     assert all(planning.OWN_SHARD.fullmatch(name) for name in ours)
     foreign = [

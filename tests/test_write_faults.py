@@ -276,7 +276,7 @@ def test_a_folder_with_a_dataset_is_refused_before_anything_is_encoded(
     options: dict[str, Any] = {} if order == 'arrival' else {'key': _seen_key}
     SEEN.clear()
 
-    with pytest.raises(TargetError, match="index.json exists: the folder holds a dataset, and if_"):
+    with pytest.raises(TargetError, match='index.json exists: the folder holds a dataset, and if_'):
         write([batch(samples(9, seed=1))], out, order=order, spill=True, **options)
 
     assert SEEN == []
@@ -323,9 +323,11 @@ class _Tampered(beam.PTransform):  # type: ignore[misc]
         self._tamper = tamper
 
     def expand(self, blocks: Any) -> Any:
-        return blocks | beam.FlatMap(self._tamper).with_output_types(
-            tuple[int, bytes]
-        ) | beam.GroupByKey()
+        return (
+            blocks
+            | beam.FlatMap(self._tamper).with_output_types(tuple[int, bytes])
+            | beam.GroupByKey()
+        )
 
 
 class _Tamper(PTransformOverride):  # type: ignore[misc]

@@ -138,7 +138,9 @@ def test_any_split_into_elements_and_bundles_gives_the_same_files(
     for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         form = data.draw(st.sampled_from(['dicts', 'batch', 'table']), 'form')
         piece = rows[start:end]
-        elements += piece if form == 'dicts' else [batch(piece) if form == 'batch' else table(piece)]
+        elements += (
+            piece if form == 'dicts' else [batch(piece) if form == 'batch' else table(piece)]
+        )
     bundles = data.draw(st.integers(1, 5), 'bundles')
     spill = data.draw(st.booleans(), 'spill')
 

@@ -74,9 +74,7 @@ def test_any_sizes_and_limit_give_no_shard_over_the_limit_and_none_empty(
     [{}, {'key': 'name'}, {'order': 'arrival'}],
     ids=['shuffled', 'key', 'arrival'],
 )
-def test_twenty_shards_or_more_are_95_percent_full(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_twenty_shards_or_more_are_95_percent_full(options: dict[str, Any], tmp_path: Path) -> None:
     rows = samples(6000, seed=1, names=3000, largest=200)
 
     write(rows, tmp_path, size_limit=16_384, flags=['--direct_num_workers=4'], **options)

@@ -23,7 +23,7 @@ _FOLDERS = [
     'open [ {b,c} \' " ] close',
 ]
 # What those would match as patterns.
-_NEIGHBOURS = ['set x b', ' star  a', "open [ b ' \" ] close"]
+_NEIGHBOURS = ['set x b', ' star  a', 'open [ b \' " ] close']
 
 
 def test_folder_names_with_special_characters_work(tmp_path: Path) -> None:
@@ -213,7 +213,9 @@ def _declared_unbounded(pipeline: beam.Pipeline) -> Any:
     [
         _declared_unbounded,
         lambda pipeline: pipeline | PeriodicImpulse(),
-        lambda pipeline: pipeline | streams.TestStream().add_elements([1]).advance_watermark_to_infinity(),
+        lambda pipeline: (
+            pipeline | streams.TestStream().add_elements([1]).advance_watermark_to_infinity()
+        ),
         lambda pipeline: pipeline | PeriodicImpulse() | beam.WindowInto(FixedWindows(1)),
         lambda pipeline: (
             (pipeline | PeriodicImpulse(), pipeline | beam.Create([1])) | beam.Flatten()
@@ -221,9 +223,7 @@ def _declared_unbounded(pipeline: beam.Pipeline) -> Any:
     ],
     ids=['declared', 'impulses', 'test stream', 'windowed', 'flattened'],
 )
-def test_unbounded_input_is_refused_when_the_pipeline_is_built(
-    source: Any, tmp_path: Path
-) -> None:
+def test_unbounded_input_is_refused_when_the_pipeline_is_built(source: Any, tmp_path: Path) -> None:
     elements = source(beam.Pipeline(runner='FnApiRunner'))
 
     with pytest.raises(OptionError, match='bounded PCollection; this one is not'):

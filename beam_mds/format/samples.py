@@ -41,16 +41,21 @@ def allocate(nbytes: int) -> Bytes1D:
 class Chunks:
     """Hands out pieces of large buffers, one after another, for samples held for a while."""
 
-    def __init__(self) -> None:
-        """Starts without a buffer."""
+    def __init__(self, size: int = _CHUNK_BYTES) -> None:
+        """Starts without a buffer.
+
+        Args:
+            size: Bytes of a buffer.
+        """
+        self._size = size
         self._chunk = np.empty(0, np.uint8)
 
     def __call__(self, nbytes: int) -> Bytes1D:
         """uint8 of shape (nbytes,)."""
         if nbytes > len(self._chunk):
-            if nbytes > _CHUNK_BYTES // 2:
+            if nbytes > self._size // 2:
                 return allocate(nbytes)
-            self._chunk = allocate(_CHUNK_BYTES)
+            self._chunk = allocate(self._size)
         piece, self._chunk = self._chunk[:nbytes], self._chunk[nbytes:]
         return piece
 
@@ -102,21 +107,25 @@ class Samples:
 
     def take(self, order: npt.NDArray[np.int64]) -> Samples:
         """The samples at these positions, copied into one new buffer."""
-        sizes = self.sizes
-        offsets = offsets_of(sizes[order])
+        offsets = offsets_of(self.sizes[order])
         data = allocate(int(offsets[-1]))
-        if len(order) and sizes[0] == sizes.max() == sizes.min():
-            rows = self.bytes.reshape(len(sizes), -1)
-            # 'clip' lets numpy write to `out` without a copy between; positions are never outside
-            np.take(rows, order, axis=0, out=data.reshape(len(order), -1), mode='clip')
-            return Samples(data, offsets)
+        start = 0
+        for piece in self.pieces(order):
+            data[start : start + len(piece)] = piece
+            start += len(piece)
+        return Samples(data, offsets)
+
+    def pieces(self, order: npt.NDArray[np.int64]) -> Iterator[Bytes1D]:
+        """The bytes of the samples at these positions, a few MB at a time."""
+        offsets = offsets_of(self.sizes[order])
         array = _large_binary(self.data, self.offsets)
         start = 0
-        for end in _piece_ends(offsets):
+        while start < len(order):
+            end = int(np.searchsorted(offsets, offsets[start] + _PIECE_BYTES))
+            end = min(max(end, start + 1), len(order))
             items = pc.take(array, pa.array(order[start:end]), memory_pool=_SCRATCH)
-            data[offsets[start] : offsets[end]] = _from_arrow(items).bytes
+            yield _from_arrow(items).bytes
             start = end
-        return Samples(data, offsets)
 
     @staticmethod
     def empty() -> Samples:
@@ -130,22 +139,28 @@ class Samples:
 
     @staticmethod
     def concat(batches: Sequence[Samples]) -> Samples:
-        """All batches' samples in one buffer; a single batch is returned as it is."""
-        if len(batches) == 1:
-            return batches[0]
+        """All batches' samples in one buffer; copied only where they do not lie side by side."""
         if not batches:
             return Samples.empty()
-        sizes = np.concatenate([batch.sizes for batch in batches])
-        return Samples(np.concatenate([batch.bytes for batch in batches]), offsets_of(sizes))
+        data = _adjacent([batch.bytes for batch in batches])
+        return Samples(data, offsets_of(np.concatenate([batch.sizes for batch in batches])))
 
 
-def _piece_ends(offsets: Offsets) -> Iterator[int]:
-    """Cuts n items into pieces of about _PIECE_BYTES: where each piece ends."""
-    start = 0
-    while start < len(offsets) - 1:
-        end = int(np.searchsorted(offsets, offsets[start] + _PIECE_BYTES))
-        start = min(max(end, start + 1), len(offsets) - 1)
-        yield start
+def _adjacent(parts: Sequence[Bytes1D]) -> Bytes1D:
+    """All parts in one buffer: the one that they lie in side by side already, or a copy."""
+    owner, start = parts[0].base, _address(parts[0])
+    end = start
+    for part in parts:
+        if part.base is not owner or _address(part) != end:
+            return np.concatenate(parts)
+        end += len(part)
+    if not isinstance(owner, np.ndarray) or owner.dtype != np.uint8 or owner.ndim != 1:
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return owner[start - _address(owner) : end - _address(owner)]
+
+
+def _address(array: npt.NDArray[np.uint8]) -> int:
+    return int(array.__array_interface__['data'][0])
 
 
 def join_columns(
