@@ -17,7 +17,7 @@ from beam_mds.background import Jobs
 from beam_mds.errors import EncodingError, OptionError
 from beam_mds.format import Samples
 from beam_mds.format.columns import Batch
-from beam_mds.format.encodings.base import describe
+from beam_mds.format.encodings.base import describe, plain
 from beam_mds.format.samples import Chunks
 from beam_mds.format.shard import SAMPLE_OVERHEAD
 from beam_mds.options import WriteOptions
@@ -247,12 +247,15 @@ def _pieces(table: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch | pa.Ta
 
 def _key_bytes(key: Any) -> bytes:
     """What a key is hashed by."""
-    if isinstance(key, (np.generic, pa.Scalar)):
-        key = key.item() if isinstance(key, np.generic) else key.as_py()
-    items = key if isinstance(key, tuple) else (key,)
+    items = tuple(map(_plain, key)) if isinstance(key, tuple) else (_plain(key),)
     if not all(isinstance(item, _KEY_TYPES) for item in items):
         raise OptionError(
             f'the key function returned {describe(key)}: expected str, bytes, int, float, bool, '
             'None, or a tuple of them'
         )
-    return repr(key).encode('utf-8', 'surrogatepass')
+    return repr(items if isinstance(key, tuple) else items[0]).encode('utf-8', 'surrogatepass')
+
+
+def _plain(value: Any) -> Any:
+    """The Python value of a numpy or Arrow scalar."""
+    return value.item() if isinstance(value, np.generic) else plain(value)

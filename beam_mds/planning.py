@@ -17,12 +17,16 @@ import numpy.typing as npt
 UInt64s = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
 
-# Buckets of the first hash in the histogram: 2**20, of 16 bytes each when all are used. That is 10
+# Buckets of the first hash in the histogram: 2**20, of 32 bytes each when all are used. That is 10
 # buckets a shard at 100,000 shards, and more than one for each sample of a small set of large ones.
 BUCKET_BITS = 20
 
 # A bucket with more bytes than a shard is measured again, in parts of at most a shard / 32.
 _HOT_PARTS = 32
+
+# Shards in one range beyond which the next sample with more copies than a shard starts another.
+# Less would leave too many half-filled shards where such samples follow each other.
+_MOST_SHARDS = 16
 
 # The files that are ours and may be deleted when no index lists them: numbered shards with 16 hex
 # digits of their content's hash, and shards in arrival order with 32 random ones.
@@ -49,36 +53,48 @@ class Histogram:
         first: uint64 of shape (n,), where a bucket starts (first hash).
         second: uint64 of shape (n,), where a bucket starts (second hash).
         weights: int64 of shape (n,), bytes in the bucket, shard overhead of samples included.
+        counts: int64 of shape (n,), samples in the bucket.
     """
 
     first: UInt64s
     second: UInt64s
     weights: Int64s
+    counts: Int64s
 
     def __len__(self) -> int:
         """The number of buckets in use."""
         return len(self.first)
 
     @staticmethod
-    def of(first: UInt64s, second: UInt64s, weights: Int64s) -> Histogram:
+    def of(first: UInt64s, second: UInt64s, weights: Int64s, counts: Int64s) -> Histogram:
         """Sorts and adds up what stands at one position."""
         order = np.lexsort((second, first))
-        first, second, weights = first[order], second[order], weights[order]
-        starts = np.flatnonzero(
-            np.concatenate([[True], (np.diff(first) != 0) | (np.diff(second) != 0)])[: len(first)]
-        )
-        sums = np.add.reduceat(weights, starts) if len(starts) else weights
-        return Histogram(first[starts], second[starts], sums)
+        first, second = first[order], second[order]
+        new = np.concatenate([[True], (np.diff(first) != 0) | (np.diff(second) != 0)])
+        starts = np.flatnonzero(new[: len(first)])
+        if len(starts):
+            weights = np.add.reduceat(weights[order], starts)
+            counts = np.add.reduceat(counts[order], starts)
+        return Histogram(first[starts], second[starts], weights, counts)
 
     @staticmethod
     def merged(histograms: Sequence[Histogram]) -> Histogram:
         """The sum of several; empty for none."""
         if len(histograms) == 1:
             return histograms[0]
+        empty = Histogram(*(np.empty(0, dtype) for dtype in (np.uint64, np.uint64, int, int)))
+        parts = [empty, *histograms]
         return Histogram.of(
-            np.concatenate([np.empty(0, np.uint64), *(h.first for h in histograms)]),
-            np.concatenate([np.empty(0, np.uint64), *(h.second for h in histograms)]),
-            np.concatenate([np.empty(0, np.int64), *(h.weights for h in histograms)]),
+            np.concatenate([part.first for part in parts]),
+            np.concatenate([part.second for part in parts]),
+            np.concatenate([part.weights for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+        )
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Histogram:
+        """Some of the buckets."""
+        return Histogram(
+            self.first[chosen], self.second[chosen], self.weights[chosen], self.counts[chosen]
         )
 
 
@@ -89,7 +105,9 @@ def measure(first: UInt64s, weights: Int64s) -> Histogram:
         first: uint64 of shape (n,), in any order.
         weights: int64 of shape (n,), bytes that each sample takes in a shard.
     """
-    return Histogram.of(_bucket(first), np.zeros(len(first), np.uint64), weights)
+    return Histogram.of(
+        _bucket(first), np.zeros(len(first), np.uint64), weights, np.ones(len(first), np.int64)
+    )
 
 
 @dataclass(frozen=True)
@@ -123,7 +141,12 @@ def measure_hot(first: UInt64s, second: UInt64s, weights: Int64s, hot: HotBucket
     at = np.minimum(np.searchsorted(hot.starts, bucket), max(len(hot) - 1, 0))
     inside = np.flatnonzero(hot.starts[at] == bucket) if len(hot) else np.empty(0, np.int64)
     shift = hot.shifts[at[inside]] if len(hot) else np.empty(0, np.uint64)
-    return Histogram.of(first[inside], second[inside] >> shift << shift, weights[inside])
+    return Histogram.of(
+        first[inside],
+        second[inside] >> shift << shift,
+        weights[inside],
+        np.ones(len(inside), np.int64),
+    )
 
 
 @dataclass(frozen=True)
@@ -175,20 +198,39 @@ def full_plan(coarse: Histogram, fine: Histogram, capacity: int) -> Plan:
         fine: The samples of hot buckets, from `measure_hot`.
         capacity: Bytes that the samples of a shard may add up to, overhead included.
     """
-    cold = coarse.weights <= capacity
-    whole = Histogram(coarse.first[cold], coarse.second[cold], coarse.weights[cold])
-    histogram = Histogram.merged([whole, _whole_keys(fine, capacity)])
+    cold = coarse.where(coarse.weights <= capacity)
+    histogram = Histogram.merged([cold, _whole_keys(fine, capacity)])
+    cuts = _cuts(histogram, capacity)
+    return Plan(histogram.first[cuts], histogram.second[cuts])
+
+
+def _cuts(histogram: Histogram, capacity: int) -> list[int]:
+    """The buckets that start a new range; `used` follows how full its last shard gets."""
     total = np.cumsum(histogram.weights)
     cuts: list[int] = []
-    used = 0
+    start = before = used = 0  # the next bucket, the bytes before it, those in the open shard
     while True:
-        start = cuts[-1] if cuts else 0
-        end = max(int(np.searchsorted(total, used + capacity, side='right')), start + 1)
+        end = int(np.searchsorted(total, before + capacity - used, side='right'))
         if end >= len(total):
-            break
-        cuts.append(end)
-        used = int(total[end - 1])
-    return Plan(histogram.first[cuts], histogram.second[cuts])
+            return cuts
+        if end > start:
+            used += int(total[end - 1]) - before
+        weight, count = int(histogram.weights[end]), int(histogram.counts[end])
+        if weight <= capacity:
+            cuts.append(end)
+            start, used = end, 0
+        else:
+            # Copies of one sample, or a sample larger than a shard: the range goes on over as many
+            # shards as that takes, and what follows shares the last one.
+            one = -(-weight // count)
+            held = (int(total[end - 1]) if end else 0) - (int(total[cuts[-1] - 1]) if cuts else 0)
+            if used and (used + one > capacity or held > _MOST_SHARDS * capacity):
+                cuts.append(end)
+                used = 0
+            left = count - max((capacity - used) // one, 0)
+            each = max(capacity // one, 1)
+            start, used = end + 1, min((left % each or each) * one, capacity)
+        before = int(total[start - 1]) if start else 0
 
 
 def _whole_keys(fine: Histogram, capacity: int) -> Histogram:
@@ -200,7 +242,7 @@ def _whole_keys(fine: Histogram, capacity: int) -> Histogram:
     lengths = np.diff(np.append(starts, len(fine)))
     fits = np.repeat(sums <= capacity, lengths)
     second = np.where(fits, np.uint64(0), fine.second)
-    return Histogram.of(fine.first, second, fine.weights)
+    return Histogram.of(fine.first, second, fine.weights, fine.counts)
 
 
 def _bucket(first: UInt64s) -> UInt64s:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from beam_mds import blocks, planning, storage
 from beam_mds.format import FileInfo, Samples, ShardConfig, compress, cut_points, hex_digest
@@ -70,7 +71,7 @@ def store_shard(
     if number < 0:
         name = planning.arrival_name(uuid.uuid4().hex)
     else:
-        name = planning.numbered_name(number, hex_digest('xxh3_64', stored))
+        name = planning.numbered_name(number, _digest(stored, part))
     raw_data, zip_data = FileInfo(name, raw_size, raw_hashes), None
     if config.compression is not None:
         hashes = {algo: hex_digest(algo, stored) for algo in config.hashes}
@@ -83,6 +84,14 @@ def store_shard(
         path, len(sizes), raw_size, fragment.stored.bytes, '' if sent else ' (was there already)',
     )  # fmt: skip
     return fragment
+
+
+def _digest(stored: Sequence[Any], part: int) -> str:
+    """A hash of the stored bytes, seeded by the part: shards of copies of a sample can be equal."""
+    state = xxhash.xxh3_64(seed=part)
+    for piece in stored:
+        state.update(piece)
+    return state.hexdigest()
 
 
 class Gathered:

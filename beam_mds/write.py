@@ -198,7 +198,8 @@ class WriteToMDS(beam.PTransform):
             'size_limit': options.config.size_limit,
             'key': None if key is None else str(key),
             'order': options.order,
-            'seed': options.seed,
+            # display data hold signed 64-bit integers
+            'seed': options.seed if options.seed < 2**63 else str(options.seed),
             'num_shards': options.num_shards,
             'if_exists': options.if_exists,
             'spill': str(options.spill),

@@ -37,7 +37,7 @@ class Config:
     Attributes:
         order: `arrival` or `shuffled`.
         compression: What `WriteToMDS` and `MDSWriter` take; the pool is run with the same.
-        elements: `tables` (`pyarrow.Table`, as the Parquet source gives them) or `dicts`.
+        elements: `tables` (`pyarrow.RecordBatch`, as the Parquet reader gives them) or `dicts`.
         inline: Blocks travel in the runner's shuffle (`spill=False`) and not in run files.
         bar: Least ratio of medians, pool / ours, that issue 3 asks for; none if None.
     """

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.parquetio import ReadFromParquetBatched
+import pyarrow.parquet as pq
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
 
@@ -23,9 +23,18 @@ from beam_mds import WriteToMDS
 from benchmarks import cases
 
 
-def to_rows(table: pa.Table) -> list[dict[str, Any]]:
+# Batches of our reader, in batches of the pool's: its rows are dealt with one by one, ours at once.
+_BATCHES = 4
+
+
+def read_batches(path: str, rows: int) -> Iterator[pa.RecordBatch]:
+    """A Parquet file's samples, read as the pool reads them."""
+    yield from pq.ParquetFile(path).iter_batches(rows)
+
+
+def to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """The samples as plain dicts."""
-    rows: list[dict[str, Any]] = table.to_pylist()
+    rows: list[dict[str, Any]] = batch.to_pylist()
     return rows
 
 
@@ -54,7 +63,12 @@ def write(
     """
     start = time.perf_counter()
     pipeline = beam.Pipeline(options=PipelineOptions(list(options)))
-    samples = pipeline | 'ReadTables' >> ReadFromParquetBatched(str(source / '*.parquet'))
+    files = sorted(map(str, source.glob('*.parquet')))
+    samples = (
+        pipeline
+        | 'Files' >> beam.Create(files)
+        | 'ReadBatches' >> beam.FlatMap(read_batches, _BATCHES * case.batch_rows)
+    )
     if config.elements == 'dicts':
         samples = samples | 'ToRows' >> beam.FlatMap(to_rows)
     _ = samples | WriteToMDS(

@@ -224,11 +224,6 @@ def test_a_numpy_or_arrow_number_is_the_same_key_as_a_plain_one(
     assert len(firsts) == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason='_key_bytes unwraps numpy and Arrow scalars, but not those inside a tuple: numbers are '
-    "refused, and np.str_ and np.float64, which are str and float too, are hashed as np.str_('a')",
-)
 @pytest.mark.parametrize('scalar', [np.int64(3), pa.scalar(3), np.str_('a'), np.float64(1)])
 def test_a_numpy_or_arrow_value_inside_a_tuple_is_the_same_key_as_a_plain_one(
     tmp_path: Path, scalar: Any

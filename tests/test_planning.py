@@ -105,30 +105,39 @@ def test_even_ranges_are_exact(shards: int, hashes: list[int]) -> None:
 )
 @example([(7, 7, 30)] * 10, 100, 2)
 @example([(7, second << 60, 30) for second in range(16)], 100, 3)
-def test_a_range_over_the_capacity_is_one_item_that_cannot_be_cut(
+def test_what_a_range_holds_beside_items_larger_than_a_shard_fits_one_shard_at_a_time(
     rows: list[tuple[int, int, int]], capacity: int, parts: int
 ) -> None:
     first, second = (np.array([row[i] for row in rows], np.uint64) for i in (0, 1))
     weights = np.array([row[2] for row in rows], np.int64)
     plan = plan_of(first, second, weights, capacity, parts)
+    items = _items(rows, capacity)
+    large = {item for item in set(items.values()) if _weight(items, item, rows) > capacity}
     order = np.lexsort((second, first))
-    first, second, weights = first[order], second[order], weights[order]
-    for _, start, end in plan.split(first, second):
-        if weights[start:end].sum() > capacity:
-            assert len(set(first[start:end].tolist())) == 1
-            assert _is_one_part(first, second, weights, start, end, capacity)
+    for _, start, end in plan.split(first[order], second[order]):
+        run = 0
+        for row in order[start:end].tolist():
+            run = 0 if items[row] in large else run + rows[row][2]
+            assert run <= capacity
 
 
-def _is_one_part(
-    first: np.ndarray, second: np.ndarray, weights: np.ndarray, start: int, end: int, capacity: int
-) -> bool:
-    """Whether rows of one key lie in one of the parts in which their bucket is measured."""
-    bucket = first >> np.uint64(64 - planning.BUCKET_BITS) == first[start] >> np.uint64(
-        64 - planning.BUCKET_BITS
-    )
-    hot = planning.hot_buckets(planning.measure(first[bucket], weights[bucket]), capacity)
-    shift = int(hot.shifts[0])
-    return len({value >> shift for value in second[start:end].tolist()}) == 1
+def _items(rows: list[tuple[int, int, int]], capacity: int) -> dict[int, tuple[int, int]]:
+    """What cannot be cut apart: the key, and the part of it in which a hot bucket is measured."""
+    first = np.array([row[0] for row in rows], np.uint64)
+    weights = np.array([row[2] for row in rows], np.int64)
+    hot = planning.hot_buckets(planning.measure(first, weights), capacity)
+    shifts = dict(zip(hot.starts.tolist(), hot.shifts.tolist(), strict=True))
+    low = 64 - planning.BUCKET_BITS
+    return {
+        row: (key, second >> shifts.get(key >> low << low, 64))
+        for row, (key, second, _) in enumerate(rows)
+    }
+
+
+def _weight(
+    items: dict[int, tuple[int, int]], item: tuple[int, int], rows: list[tuple[int, int, int]]
+) -> int:
+    return sum(rows[row][2] for row, found in items.items() if found == item)
 
 
 @given(
@@ -150,6 +159,15 @@ def test_a_key_that_fits_a_shard_is_never_cut(
             shards.setdefault(key, set()).add(shard)
     for key, numbers in shards.items():
         assert len(numbers) == 1 or weights[first == key].sum() > capacity
+
+
+def test_keys_that_fit_a_shard_are_not_cut_for_sharing_a_bucket_with_others() -> None:
+    rng = np.random.default_rng(8)
+    first = np.repeat(np.arange(5, dtype=np.uint64), 60)
+    second = rng.integers(0, 2**64, len(first), np.uint64)
+    weights = np.full(len(first), 10)
+    plan = plan_of(first, second, weights, 1000)
+    assert range_weights(plan, first, second, weights) == [600] * 5
 
 
 @pytest.mark.parametrize('header', [200, 900])
@@ -230,21 +248,25 @@ def _merged_in_any_order(histograms: list[Histogram], rng: np.random.Generator) 
 
 @given(st.lists(st.lists(st.tuples(_hashes, _hashes, st.integers(0, 9)), max_size=20), max_size=4))
 def test_histograms_add_up_by_position(parts: list[list[tuple[int, int, int]]]) -> None:
-    expected: dict[tuple[int, int], int] = {}
+    expected: dict[tuple[int, int], list[int]] = {}
     for first, second, weight in (row for part in parts for row in part):
-        expected[first, second] = expected.get((first, second), 0) + weight
+        entry = expected.setdefault((first, second), [0, 0])
+        entry[0] += weight
+        entry[1] += 1
     merged = Histogram.merged(
         [
             Histogram.of(
                 np.array([row[0] for row in part], np.uint64),
                 np.array([row[1] for row in part], np.uint64),
                 np.array([row[2] for row in part], np.int64),
+                np.ones(len(part), np.int64),
             )
             for part in parts
         ]
     )
-    rows = zip(merged.first.tolist(), merged.second.tolist(), merged.weights.tolist(), strict=True)
-    assert [((first, second), weight) for first, second, weight in rows] == sorted(expected.items())
+    positions = zip(merged.first.tolist(), merged.second.tolist(), strict=True)
+    sums = map(list, zip(merged.weights.tolist(), merged.counts.tolist(), strict=True))
+    assert list(zip(positions, sums, strict=True)) == sorted(expected.items())
     assert len(merged) == len(expected)
 
 
@@ -278,21 +300,23 @@ def test_several_hot_keys_in_one_bucket_are_cut_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize('keyed', [False, True])
-def test_copies_of_one_sample_stand_alone_in_their_range(keyed: bool) -> None:
+@pytest.mark.parametrize('copies', [101, 150, 500, 1999])
+def test_what_follows_copies_of_one_sample_shares_the_last_shard_that_they_take(
+    copies: int, keyed: bool
+) -> None:
     rng = np.random.default_rng(3)
-    copies, others = 500, 2000
-    hash_ = np.uint64(9 << 59)
-    first = np.concatenate([np.full(copies, hash_), rng.integers(0, 2**64, others, np.uint64)])
+    others, capacity = 2000, 1000
+    hashes = np.arange(1, 9, dtype=np.uint64) << np.uint64(59)
+    first = np.concatenate([np.repeat(hashes, copies), rng.integers(0, 2**64, others, np.uint64)])
     second = first if keyed else np.zeros(len(first), np.uint64)
     weights = np.full(len(first), 10)
-    plan = plan_of(first, second, weights, 1000)
+    plan = plan_of(first, second, weights, capacity)
     order = np.lexsort((second, first))
-    ranges = [
-        set(first[order][start:end].tolist())
-        for _, start, end in plan.split(first[order], second[order])
-    ]
-    assert {int(hash_)} in ranges
-    assert sum(int(hash_) in found for found in ranges) == 1
+    shards = 0
+    for _, start, end in plan.split(first[order], second[order]):
+        shards += len(cut_points(weights[order][start:end] - SAMPLE_OVERHEAD, capacity))
+        assert end - start <= 16 * 100 + copies + 2 * 100
+    assert weights.sum() / (shards * capacity) >= 0.95
 
 
 # Extremes

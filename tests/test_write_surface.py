@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -239,4 +240,4 @@ def test_a_key_function_may_be_a_lambda_with_a_closure(tmp_path: Path) -> None:
     write([batch(rows)], tmp_path, key=lambda sample: names[sample['name']])
 
     parities = [names[sample['name']] for sample in read_samples(tmp_path)]
-    assert sum(a != b for a, b in zip(parities[:-1], parities[1:], strict=True)) == 1
+    assert sum(a != b for a, b in pairwise(parities)) == 1

@@ -1,4 +1,4 @@
-"""Datasets that WriteToMDS wrote, read by the real reader: StreamingDataset returns what went in."""
+"""StreamingDataset, the real reader, returns what went into WriteToMDS."""
 
 from __future__ import annotations
 
