@@ -25,7 +25,7 @@ test: $(VENV)/.test-installed
 	$(PY) -m pytest tests -m 'not interop'
 
 interop: $(VENV)/.test-installed $(VENV_INTEROP)/.installed
-	$(INTEROP) $(PY) -m pytest tests/interop -m interop
+	$(INTEROP) $(PY) -m pytest tests -m interop
 
 lint: $(VENV)/.lint-installed
 	$(PY) -m ruff format --check

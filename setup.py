@@ -74,7 +74,6 @@ setup(
         ],
         'bench': [
             PILLOW,
-            'psutil>=5.9',
         ],
     },
 )

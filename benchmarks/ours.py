@@ -22,7 +22,6 @@ from apache_beam.runners.runner import PipelineState
 from beam_mds import WriteToMDS
 from benchmarks import cases
 
-
 # Batches of our reader, in batches of the pool's: its rows are dealt with one by one, ours at once.
 _BATCHES = 4
 
