@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Generic, ParamSpec, TypeVar
 
 _P = ParamSpec('_P')
@@ -56,7 +56,8 @@ class Jobs(Generic[_T]):
         return done
 
     def finish(self) -> list[_T]:
-        """Waits for all jobs, and returns their results."""
+        """Waits for all jobs, also when one fails, and returns their results."""
+        wait(self._running)
         done = [job.result() for job in self._running]
         self._running.clear()
         return done

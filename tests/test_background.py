@@ -79,3 +79,21 @@ def test_bundles_do_not_get_each_other_s_results() -> None:
     for number, jobs in enumerate(bundles):
         results[number] += jobs.finish()
         assert results[number] == [10 * number + round_ for round_ in range(6)]
+
+
+def test_finish_waits_for_every_job_also_when_one_fails() -> None:
+    finished = threading.Event()
+
+    def fail() -> None:
+        raise ValueError('no')
+
+    def slow() -> None:
+        time.sleep(0.2)
+        finished.set()
+
+    jobs: Jobs[None] = Jobs(ThreadPoolExecutor(2))
+    jobs.submit(fail)
+    jobs.submit(slow)
+    with pytest.raises(ValueError, match='no'):
+        jobs.finish()
+    assert finished.is_set()

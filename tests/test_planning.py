@@ -407,6 +407,6 @@ def test_names_of_shards_are_ours_and_those_of_others_are_not() -> None:
         'shard.00000.mds', 'shard.00000.mds.zstd', 'index.json', 'shard.txt', 'metadata.json',
         'sub/' + ours[0], ours[0] + '/x', 'x' + ours[0], 'shard.00012.AAAAAAAAAAAAAAAA.mds',
         'shard.12.aaaaaaaaaaaaaaaa.mds', ours[0].replace('.mds', '.txt'), ours[0] + '\n',
-        ours[0] + '.bak', ours[0] + '.zst', ours[0].replace('00012', '\u0660\u0661\u0662\u0663\u0664'),
+        ours[0] + '.bak', ours[0] + '.zst', ours[0].replace('00012', '\u0660' * 5),
     ]  # fmt: skip
     assert not any(planning.OWN_SHARD.fullmatch(name) for name in foreign)

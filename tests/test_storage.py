@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import os
 import uuid
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -376,3 +378,18 @@ def test_what_is_no_path_is_refused(path: object) -> None:
 def test_an_unknown_scheme_is_refused_with_the_option_named() -> None:
     with pytest.raises(OptionError, match="spill='nope://b/x': Beam has no filesystem for it"):
         storage.absolute('nope://b/x', 'spill')
+
+
+def test_a_write_leaves_nothing_for_the_garbage_collector_that_holds_on_to_its_bytes(
+    tmp_path: Path,
+) -> None:
+    data = np.zeros(1 << 20, np.uint8)
+    held = weakref.ref(data)
+    gc.collect()
+    gc.disable()
+    try:
+        storage.write(str(tmp_path / 'file'), [data], data.nbytes)
+        del data
+        assert held() is None
+    finally:
+        gc.enable()

@@ -278,7 +278,7 @@ def test_a_folder_with_a_dataset_is_refused_before_anything_is_encoded(
     options: dict[str, Any] = {} if order == 'arrival' else {'key': _seen_key}
     SEEN.clear()
 
-    with pytest.raises(TargetError, match=r'index\.json exists: the folder holds a dataset'):
+    with pytest.raises(TargetError, match=r'index\.json exists: it holds a dataset'):
         write([batch(samples(9, seed=1))], out, order=order, spill=True, **options)
 
     assert SEEN == []
