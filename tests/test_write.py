@@ -31,22 +31,21 @@ from tests.writing import (
 )
 
 
-@pytest.mark.parametrize('order', ['shuffled', 'arrival'])
 @pytest.mark.parametrize(
-    ('compression', 'algo'),
+    ('order', 'compression', 'algo'),
     [
-        (None, 'sha1'),
-        ('br', 'md5'),
-        ('br:1', 'blake2b'),
-        ('bz2', 'sha256'),
-        ('gz', 'xxh64'),
-        ('snappy', 'sha3_256'),
-        ('zstd', 'xxh3_64'),
-        ('zstd:7', 'xxh128'),
+        ('shuffled', None, 'sha1'),
+        ('shuffled', 'br:1', 'blake2b'),
+        ('arrival', 'br', 'md5'),
+        ('shuffled', 'bz2', 'sha256'),
+        ('arrival', 'gz', 'xxh64'),
+        ('arrival', 'snappy', 'sha3_256'),
+        ('shuffled', 'zstd', 'xxh3_64'),
+        ('arrival', 'zstd:7', 'xxh128'),
     ],
 )
 def test_every_compression_is_read_back_with_its_hash_checked(
-    compression: str | None, algo: str, order: str, tmp_path: Path
+    order: str, compression: str | None, algo: str, tmp_path: Path
 ) -> None:
     rows = samples(200)
 
@@ -167,8 +166,11 @@ def test_empty_input_fails_the_job_and_says_so(order: str, tmp_path: Path) -> No
     assert content(tmp_path) == {}
 
 
-@pytest.mark.parametrize('options', [{}, {'order': 'arrival'}, {'num_shards': 3}])
-@pytest.mark.parametrize('elements', [[], [batch([])]], ids=['nothing', 'no rows'])
+@pytest.mark.parametrize(
+    ('elements', 'options'),
+    [([], {}), ([batch([])], {}), ([], {'order': 'arrival'}), ([batch([])], {'num_shards': 3})],
+    ids=['nothing', 'no rows', 'arrival', 'num_shards'],
+)
 def test_allow_empty_gives_no_index_and_an_empty_result(
     elements: list[Any], options: dict[str, Any], tmp_path: Path
 ) -> None:

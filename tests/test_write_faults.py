@@ -65,7 +65,7 @@ def test_whichever_write_fails_there_is_no_index_and_a_rerun_is_exact(
     def attempt() -> None:
         write(ROWS, f'{faults.folder}/{out}', order=order, size_limit=2000, spill=True)
 
-    for nth in range(1, 6):
+    for nth in range(1, 6) if order == 'shuffled' else (2, 5):
         out = f'out{nth}'
         faults.clear()
         faults.add(Fault('close', nth=nth, error='enospc'))
@@ -84,12 +84,10 @@ def test_whichever_write_fails_there_is_no_index_and_a_rerun_is_exact(
 @pytest.mark.parametrize(
     'fault',
     [
-        Fault('create', r'/shard\.', error='permission'),
         Fault('write', r'/shard\.', nth=3, error='403'),
         Fault('close', r'/shard\.', nth=2, error='crash', after=True),
         Fault('close', r'\.run$', error='403.beam'),
         Fault('open', r'\.run$', error='404'),
-        Fault('size', r'/shard\.', nth=3, error='403.chain'),
         Fault('list', r'out', error='permission'),
         Fault('close', r'index.*json', error='enospc'),
         Fault('rename', r'index\.json', error='crash'),
@@ -111,7 +109,7 @@ def test_any_other_error_fails_the_job_without_an_index_and_a_rerun_is_exact(
     assert_exact(faults.local / 'out', ROWS)
 
 
-@pytest.mark.parametrize('error', ['429', '503', 'reset', 'timeout', '429.beam', '503.chain'])
+@pytest.mark.parametrize('error', ['429', '503.chain', 'reset.beam'])
 def test_a_busy_store_is_asked_again_and_the_job_succeeds(error: str, faults: Faults) -> None:
     calls = {'close': r'/shard\.', 'create': r'/shard\.', 'size': r'/shard\.', 'list': r'out/$'}
     for call, path in calls.items():
@@ -149,7 +147,7 @@ def test_one_bad_element_of_ten_fails_the_job_and_names_column_type_and_reason(
     assert_exact(faults.local / 'out', rows[:6])
 
 
-@pytest.mark.parametrize('element', ['text', 5, None, [('number', 1)]])
+@pytest.mark.parametrize('element', ['text', None])
 def test_an_element_that_is_no_sample_fails_the_job(element: Any, tmp_path: Path) -> None:
     with pytest.raises(
         EncodingError, match=r'expected a dict, pyarrow\.RecordBatch or pyarrow\.Table'
@@ -159,7 +157,7 @@ def test_an_element_that_is_no_sample_fails_the_job(element: Any, tmp_path: Path
     assert content(tmp_path) == {}
 
 
-@pytest.mark.parametrize('report', [0, 10])
+@pytest.mark.parametrize('report', [0])
 def test_a_store_that_keeps_reporting_a_wrong_size_is_a_clear_error(
     report: int, faults: Faults
 ) -> None:
@@ -186,10 +184,9 @@ def test_a_file_that_came_out_short_once_is_written_again(fault: Fault, faults: 
     assert count_shards(faults, 'close') == 2
 
 
-@ORDERS
-@pytest.mark.parametrize('report', [0, -1], ids=['empty', 'hidden'])
+@pytest.mark.parametrize(('order', 'report'), [('shuffled', 0), ('arrival', -1)])
 def test_a_shard_that_the_listing_does_not_have_is_never_in_an_index(
-    report: int, order: str, faults: Faults
+    order: str, report: int, faults: Faults
 ) -> None:
     faults.add(Fault('list', 'out/', report=report))
 

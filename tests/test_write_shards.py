@@ -45,7 +45,7 @@ def mean_fill(index: list[ShardInfo], size_limit: int) -> float:
     order=st.sampled_from(['shuffled', 'arrival', 'key', 'num_shards']),
     bundles=st.integers(1, 3),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_any_sizes_and_limit_give_no_shard_over_the_limit_and_none_empty(
     lengths: list[int], size_limit: int, order: str, bundles: int
 ) -> None:

@@ -101,8 +101,7 @@ def test_nothing_is_left_in_the_temporary_folder(faults: Faults, temp: Path) -> 
     assert list(temp.iterdir()) == []
 
 
-@pytest.mark.parametrize('spill', [True, False])
-@pytest.mark.parametrize('key', [None, 'number'])
+@pytest.mark.parametrize(('key', 'spill'), [(None, True), (None, False), ('number', False)])
 def test_more_samples_than_fit_one_block_give_the_same_files(
     key: str | None, spill: bool, tmp_path: Path
 ) -> None:
