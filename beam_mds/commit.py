@@ -136,15 +136,15 @@ def _check_files(out: str, fragments: Sequence[Fragment]) -> dict[str, int]:
 
 def _publish(out: str, target: Target, data: bytes) -> None:
     path = storage.join(out, INDEX_NAME)
-    size = storage.size_of(path)
-    if size is not None:
-        if size == len(data) and storage.read(path) == data:
-            return  # an earlier attempt of this step came this far
+    if storage.size_of(path) is None:
+        storage.publish(path, data, storage.join(out, f'{_STAGED_INDEX}{target.run}.json'))
+    # Also what an earlier attempt of this step published is ours. Nothing may be cleaned under an
+    # index that is not: two jobs can have looked at the same moment.
+    if storage.read(path) != data:
         raise TargetError(
             f'{path} appeared while this job was running: another job wrote to the same folder; '
             'its index was left as it is'
         )
-    storage.publish(path, data, storage.join(out, f'{_STAGED_INDEX}{target.run}.json'))
 
 
 def _clean(out: str, fragments: Sequence[Fragment], found: dict[str, int]) -> None:
