@@ -20,6 +20,9 @@ POOL_PROCESSES = 2
 SIZE_LIMIT = 1 << 26
 """Bytes of a shard: the default of `MDSWriter` and of `WriteToMDS`, stated for both."""
 
+WARM_MEGABYTES = 2560
+"""Memory that each timed write touches before its clock starts: about what the largest one uses."""
+
 TEXT_BYTES = 500
 """Mean bytes of a text sample."""
 

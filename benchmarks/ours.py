@@ -20,7 +20,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
 
 from beam_mds import WriteToMDS
-from benchmarks import cases
+from benchmarks import cases, warm
 
 # Batches of our reader, in batches of the pool's: its rows are dealt with one by one, ours at once.
 _BATCHES = 4
@@ -99,7 +99,9 @@ def main() -> None:
     parser.add_argument('--inline', action='store_true', help='no run files')
     parser.add_argument('--runner', default='fnapi', help='fnapi, prism, or a name Beam knows')
     parser.add_argument('--prism_location')
+    parser.add_argument('--warm', type=int, default=0, help='MB of memory to touch first')
     args, rest = parser.parse_known_args()
+    warm.touch(args.warm)
     config = cases.Config(args.order, args.compression, args.elements, args.inline)
     options = [*runner_options(args.runner, args.prism_location), *rest]
     seconds = write(cases.CASES[args.case], config, args.source, args.out, options)

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import cases
+from benchmarks import cases, warm
 from benchmarks.mosaic import MDSWriter, merge_index
 
 
@@ -84,7 +84,9 @@ def main() -> None:
     parser.add_argument('--out', type=Path, required=True, help='dataset folder, not there yet')
     parser.add_argument('--compression')
     parser.add_argument('--processes', type=int, default=cases.POOL_PROCESSES)
+    parser.add_argument('--warm', type=int, default=0, help='MB of memory to touch first')
     args = parser.parse_args()
+    warm.touch(args.warm)
     case = cases.CASES[args.case]
     seconds = write(case, args.source, args.out, args.compression, args.processes)
     print(json.dumps({'seconds': seconds}))

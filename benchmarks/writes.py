@@ -61,7 +61,8 @@ def write_once(
         machine.settle()
         watch = machine.Watch.start()
         out = Path(parent, 'dataset')
-        done = process.run([*command, f'--out={out}'], watch_memory=watch_memory)
+        warm = [] if watch_memory else [f'--warm={cases.WARM_MEGABYTES}']
+        done = process.run([*command, f'--out={out}', *warm], watch_memory=watch_memory)
         measurement = report.Measurement(
             seconds=done.report['seconds'],
             wall_seconds=done.wall_seconds,
