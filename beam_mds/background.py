@@ -7,6 +7,7 @@ cores. All transforms of a process share the threads, however many bundles it ru
 from __future__ import annotations
 
 import functools
+import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
@@ -19,6 +20,12 @@ _T = TypeVar('_T')
 # way: each holds about a shard.
 _THREADS = 2
 _IN_FLIGHT = 2
+
+
+# Ranges of a process that may be gathered or on their way to their files at once, whatever the
+# number of bundles: some runners start one for each range. Taken before a range is loaded, given
+# back by the job that stored it.
+RANGE_SLOTS = threading.BoundedSemaphore(_THREADS + 1)
 
 
 @functools.cache

@@ -90,7 +90,9 @@ class BundleEncoder:
         self._waiting: list[Samples] = []
         self._waiting_bytes = 0
         self._hashes: list[tuple[UInt64s, UInt64s | None]] = []
-        self._jobs: Jobs[Encoded] = Jobs()
+        # One block is enough to write while the next is filled; shards are also compressed.
+        in_flight = 2 if options.order == 'arrival' else 1
+        self._jobs: Jobs[Encoded] = Jobs(in_flight=in_flight)
         self._chunks = self._new_chunks()
 
     def add(self, element: Any) -> Encoded | None:

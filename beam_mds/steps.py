@@ -13,13 +13,13 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_mds import blocks, planning
-from beam_mds.background import Jobs
+from beam_mds.background import RANGE_SLOTS, Jobs
 from beam_mds.commit import Target, commit
 from beam_mds.encode import BundleEncoder, Encoded
 from beam_mds.errors import EncodingError
 from beam_mds.options import WriteOptions
 from beam_mds.planning import Histogram, HotBuckets, Int64s
-from beam_mds.shardfile import Fragment, gather, store_range
+from beam_mds.shardfile import Fragment, Gathered, gather, store_range
 
 
 class WrittenShard(NamedTuple):
@@ -186,10 +186,20 @@ class WriteShards(beam.DoFn):
 
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Fragment]:
         number, parts = element
-        config = self._options.config
-        gathered = gather(parts, config.capacity)
-        done = self._jobs.submit(store_range, self._options.out, config, gathered, number)
+        RANGE_SLOTS.acquire()
+        try:
+            gathered = gather(parts, self._options.config.capacity)
+            done = self._jobs.submit(self._store, gathered, number)
+        except BaseException:
+            RANGE_SLOTS.release()
+            raise
         yield from self._counted(done)
+
+    def _store(self, gathered: Gathered, number: int) -> list[Fragment]:
+        try:
+            return store_range(self._options.out, self._options.config, gathered, number)
+        finally:
+            RANGE_SLOTS.release()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         for fragment in self._counted(self._jobs.finish()):
