@@ -16,12 +16,32 @@ _PYTHON = 'BEAM_MDS_INTEROP_PYTHON'
 _VERSION = '0.13.0'
 
 
+# Datasets that one judge reads before another takes its place: StreamingDataset leaves some hundred
+# files open each time.
+_READS = 6
+
+
 class Judge:
     """Asks `judge.py`, which runs in the other environment."""
 
-    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
-        self._process, self._folder = process, folder
-        self._files = 0
+    def __init__(self, python: str, folder: Path) -> None:
+        self._python, self._folder = python, folder
+        self._files = self._reads = 0
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        with (self._folder / 'stderr').open('a') as log:
+            return subprocess.Popen(
+                [self._python, '-W', 'ignore', str(Path(__file__).with_name('judge.py'))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.communicate(timeout=60)
 
     def ask(self, command: str, **arguments: Any) -> Any:
         """The answer to one command; paths may be Path objects."""
@@ -43,6 +63,10 @@ class Judge:
 
     def read(self, local: Path, **how: Any) -> Any:
         """What StreamingDataset gives, sample by sample, each as `judge.portable` has it."""
+        if self._reads == _READS:
+            self.close()
+            self._process, self._reads = self._start(), 0
+        self._reads += 1
         path = self.new_file()
         self.ask('read', local=local, samples=path, **how)
         return pickle.loads(path.read_bytes())
@@ -80,18 +104,6 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
             f'{_PYTHON}={python} has mosaicml-streaming {found.stdout.strip() or "not installed"}, '
             f'expected {_VERSION} {found.stderr[-500:]}'
         )
-    folder = tmp_path_factory.mktemp('judge')
-    with (
-        (folder / 'stderr').open('w') as log,
-        subprocess.Popen(
-            [python, '-W', 'ignore', str(Path(__file__).with_name('judge.py'))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        ) as process,
-    ):
-        yield Judge(process, folder)
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(timeout=60)
+    judge = Judge(python, tmp_path_factory.mktemp('judge'))
+    yield judge
+    judge.close()
