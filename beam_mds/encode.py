@@ -1,9 +1,9 @@
-"""The worker's side of encoding: elements in, blocks and full shards out; no Beam here."""
+"""The worker's side of encoding: batches in, blocks and full shards out; no Beam here."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,8 @@ import xxhash
 
 from beam_mds import blocks, planning
 from beam_mds.background import Jobs
-from beam_mds.errors import EncodingError, OptionError
+from beam_mds.batches import BATCH_BYTES
+from beam_mds.errors import OptionError
 from beam_mds.format import Samples
 from beam_mds.format.columns import Batch
 from beam_mds.format.encodings.base import describe, plain
@@ -23,12 +24,6 @@ from beam_mds.format.shard import SAMPLE_OVERHEAD
 from beam_mds.options import WriteOptions
 from beam_mds.planning import Histogram, Int64s, UInt64s
 from beam_mds.shardfile import Fragment, store_shard
-
-# Bytes of samples that are encoded at once: small enough to stay in a processor's cache.
-_BATCH_BYTES = 4 << 20
-
-# Dicts in the first batch, before anything is known of their size, and in the largest.
-_FIRST_DICTS, _MOST_DICTS = 16, 8192
 
 # Batches that may wait to be encoded: enough to go on reading meanwhile.
 _BATCHES_AHEAD = 4
@@ -69,7 +64,7 @@ class Encoded:
 
 
 class BundleEncoder:
-    """Encodes the elements of one bundle, taken one by one; gives results when there are any."""
+    """Encodes the batches of one bundle; gives results when there are any."""
 
     def __init__(self, options: WriteOptions, spill_folder: str | None) -> None:
         """Starts a bundle.
@@ -82,8 +77,6 @@ class BundleEncoder:
         self._columns = options.config.columns
         self._spill_folder = spill_folder
         self._block_bytes = _INLINE_BYTES if spill_folder is None else _RUN_BYTES
-        self._dicts: list[Mapping[str, Any]] = []
-        self._dict_limit = _FIRST_DICTS
         # Batches are encoded one after another by a thread of the bundle's own; what follows is
         # that thread's, and nobody else's until it is done.
         self._batches: Jobs[Encoded] = Jobs(ThreadPoolExecutor(1), _BATCHES_AHEAD)
@@ -95,51 +88,28 @@ class BundleEncoder:
         self._jobs: Jobs[Encoded] = Jobs(in_flight=in_flight)
         self._chunks = self._new_chunks()
 
-    def add(self, element: Any) -> Encoded | None:
-        """Takes one element: a dict-like sample, or an Arrow batch or table of them.
+    def add(self, batch: Batch) -> Encoded:
+        """Takes a batch of samples.
 
         Returns:
-            What is ready by now, of this element or earlier ones.
+            What is ready by now, of this batch or earlier ones.
 
         Raises:
-            EncodingError: A sample, of this element or an earlier one, cannot be held.
+            EncodingError: A sample, of this batch or an earlier one, cannot be held.
         """
-        if isinstance(element, Mapping):
-            self._dicts.append(element)
-            return self._submit_dicts() if len(self._dicts) >= self._dict_limit else None
-        if isinstance(element, (pa.RecordBatch, pa.Table)):
-            result = Encoded()
-            for piece in _pieces(element):
-                result.extend(self._submit(piece))
-            return result
-        raise EncodingError(
-            f'element is {describe(element)}: expected a dict, pyarrow.RecordBatch or pyarrow.Table'
-        )
+        result = Encoded()
+        for done in self._batches.submit(self._encode, batch):
+            result.extend(done)
+        return result
 
     def finish(self) -> Encoded:
         """Ends the bundle: what is left over becomes blocks, and all jobs are waited for."""
-        result = self._submit_dicts() if self._dicts else Encoded()
+        result = Encoded()
         for done in self._batches.finish():
             result.extend(done)
         if self._waiting:
             result.extend(self._flush_block())
         for done in self._jobs.finish():
-            result.extend(done)
-        return result
-
-    def _submit_dicts(self) -> Encoded:
-        batch, self._dicts = self._dicts, []
-        result = self._submit(batch)
-        count = sum(map(len, result.sizes))
-        if count:
-            size = sum(int(sizes.sum()) for sizes in result.sizes) // count
-            wanted = min(_BATCH_BYTES // max(size, 1), 4 * len(batch), _MOST_DICTS)
-            self._dict_limit = max(wanted, 1)
-        return result
-
-    def _submit(self, batch: Batch) -> Encoded:
-        result = Encoded()
-        for done in self._batches.submit(self._encode, batch):
             result.extend(done)
         return result
 
@@ -159,7 +129,7 @@ class BundleEncoder:
         """Buffers for samples; those of a block lie side by side in one."""
         if self._options.order == 'arrival':
             return Chunks()
-        return Chunks(self._block_bytes + 2 * _BATCH_BYTES)
+        return Chunks(self._block_bytes + 2 * BATCH_BYTES)
 
     def _wait(self, samples: Samples) -> None:
         self._waiting.append(samples)
@@ -238,13 +208,6 @@ class BundleEncoder:
         digest: Callable[..., int] = xxhash.xxh3_64_intdigest
         seeds = itertools.repeat(self._options.seed)
         return np.fromiter(map(digest, samples, seeds), np.uint64, len(samples))
-
-
-def _pieces(table: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch | pa.Table]:
-    """Cuts a table into batches of about _BATCH_BYTES."""
-    rows = max(1, _BATCH_BYTES * table.num_rows // max(table.nbytes, 1))
-    for start in range(0, table.num_rows, rows):
-        yield table.slice(start, rows)
 
 
 def _key_bytes(key: Any) -> bytes:

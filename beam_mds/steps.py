@@ -14,6 +14,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beam_mds import blocks, planning
 from beam_mds.background import RANGE_SLOTS, Jobs
+from beam_mds.batches import Batcher, ElementBatch
 from beam_mds.commit import Target, commit
 from beam_mds.encode import BundleEncoder, Encoded
 from beam_mds.errors import EncodingError
@@ -110,8 +111,22 @@ class _ShardMetrics:
         self._sizes.update(fragment.raw_data.bytes)
 
 
+class CollectBatches(beam.DoFn):
+    """Elements -> batches. A step of its own, since a step with side inputs is slow per element."""
+
+    def start_bundle(self) -> None:
+        self._batcher = Batcher()
+
+    def process(self, element: Any) -> list[ElementBatch] | None:
+        return self._batcher.add(element)
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for batch in self._batcher.finish():
+            yield GlobalWindows.windowed_value(batch)
+
+
 class EncodeSamples(beam.DoFn):
-    """Elements -> blocks, and in arrival order full shards."""
+    """Batches -> blocks, and in arrival order full shards."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -123,15 +138,14 @@ class EncodeSamples(beam.DoFn):
     def start_bundle(self) -> None:
         self._encoder = None
 
-    def process(self, element: Any, target: Target) -> list[Any] | None:
+    def process(self, element: ElementBatch, target: Target) -> list[Any]:
         if self._encoder is None:
             self._encoder = BundleEncoder(self._options, target.spill_folder)
         try:
-            result = self._encoder.add(element)
+            return self._outputs(self._encoder.add(element.data))
         except EncodingError:
             self._failed.inc()
             raise
-        return None if result is None else self._outputs(result)
 
     def finish_bundle(self) -> Iterator[WindowedValue | TaggedOutput]:
         if self._encoder is None:

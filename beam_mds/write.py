@@ -13,7 +13,8 @@ from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_mds import blocks, planning, steps
+from beam_mds import blocks, coders, planning, steps
+from beam_mds.batches import ElementBatch
 from beam_mds.commit import check_target
 from beam_mds.errors import OptionError
 from beam_mds.format import INDEX_NAME
@@ -33,8 +34,9 @@ _LOCAL_RUNNERS = frozenset(
     }
 )
 
-
 _NO_BYTES = Histogram.merged([])
+
+coders.register()
 
 
 class WriteResult(dict[str, PCollection[Any]]):
@@ -160,9 +162,14 @@ class WriteToMDS(beam.PTransform):
             >> beam.Map(lambda _, o, s: check_target(o, s), options, _spill_mode(options, pipeline))
         )
         # blocks: bytes; positions: bytes; histograms: Histogram; fragments: Fragment; counts: int
-        encoded = samples | 'EncodeSamples' >> beam.ParDo(
-            steps.EncodeSamples(options), target
-        ).with_outputs('positions', 'histograms', 'fragments', 'counts', main='blocks')
+        encoded = (
+            samples
+            | 'CollectBatches' >> beam.ParDo(steps.CollectBatches()).with_output_types(ElementBatch)
+            | 'EncodeSamples'
+            >> beam.ParDo(steps.EncodeSamples(options), target).with_outputs(
+                'positions', 'histograms', 'fragments', 'counts', main='blocks'
+            )
+        )
         plan = _plan(options, start, encoded)
         written = (
             encoded.blocks

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_mds import EncodingError, OptionError, StorageError, blocks, planning
+from beam_mds.batches import Batcher
 from beam_mds.encode import BundleEncoder, Encoded
 from beam_mds.options import WriteOptions
 from beam_mds.read import read_shard
@@ -53,10 +54,10 @@ def encode(
     given_options: WriteOptions, elements: Iterable[Any], spill: str | None = None
 ) -> Encoded:
     """One bundle."""
-    encoder = BundleEncoder(given_options, spill)
+    batcher, encoder = Batcher(), BundleEncoder(given_options, spill)
     result = Encoded()
-    for element in elements:
-        result.extend(encoder.add(element) or Encoded())
+    for batch in [*(b for e in elements for b in batcher.add(e) or []), *batcher.finish()]:
+        result.extend(encoder.add(batch.data))
     result.extend(encoder.finish())
     return result
 
@@ -264,7 +265,7 @@ def test_elements_are_not_changed(tmp_path: Path) -> None:
 def test_an_element_that_is_no_sample_is_an_error_that_says_what_is_expected(
     tmp_path: Path, element: Any
 ) -> None:
-    with pytest.raises(EncodingError, match=r'element is .*: expected a dict, pyarrow'):
+    with pytest.raises(EncodingError, match=r'is no sample: expected a dict, or many at once as a'):
         encode(options(tmp_path, COLUMNS), [element])
 
 

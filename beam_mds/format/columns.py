@@ -184,7 +184,10 @@ class Columns:
     def _check_samples(self, batch: Sequence[Sample]) -> None:
         for sample in cast('Sequence[Any]', batch):
             if not isinstance(sample, Mapping):
-                raise EncodingError(f'{describe(sample)} is no sample: expected a dict')
+                raise EncodingError(
+                    f'{describe(sample)} is no sample: expected a dict, or many at once as a '
+                    'pyarrow.RecordBatch or Table'
+                )
             self._check_names(sample)
 
     def _check_names(self, given: Iterable[Any]) -> None:

@@ -130,6 +130,8 @@ def test_column_tables_are_equal_when_they_say_the_same_and_survive_pickling() -
     assert eval(repr(one)) == one
 
 
+_NO_SAMPLE = 'is no sample: expected a dict, or many at once as a pyarrow.RecordBatch or Table'
+
 BAD_ROWS = [
     ({'a': 1}, 'b', "column 'b': the sample has no such column"),
     ({'a': 1, 'c': 2}, 'b', "column 'b': the sample has no such column"),
@@ -141,8 +143,8 @@ BAD_ROWS = [
     ),
     ({'a': 1, 'b': 2}, 'b', "column 'b' (str): int 2 is not str"),
     ({'a': 'x', 'b': 2}, 'a', "column 'a' (int): str 'x' is not an integer"),
-    (['a', 'b'], None, "list ['a', 'b'] is no sample: expected a dict"),
-    (5, None, 'int 5 is no sample: expected a dict'),
+    (['a', 'b'], None, f"list ['a', 'b'] {_NO_SAMPLE}"),
+    (5, None, f'int 5 {_NO_SAMPLE}'),
 ]
 
 

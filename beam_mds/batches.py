@@ -1,0 +1,89 @@
+"""Batches: the elements of a bundle, put together to be encoded at once; no Beam here."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+# Bytes of samples that are encoded at once: small enough to stay in a processor's cache.
+BATCH_BYTES = 4 << 20
+
+# Rows in the first batch, before anything is known of their size, and in the largest.
+_FIRST_ROWS, _MOST_ROWS = 16, 8192
+
+# Rows of a batch whose size is looked at.
+_LOOKED_AT = 16
+
+
+@dataclass(frozen=True)
+class ElementBatch:
+    """Some elements of a bundle.
+
+    Attributes:
+        data: A list of samples, one an element, or a piece of an Arrow batch or table.
+        nbytes: About how many bytes its samples have.
+    """
+
+    data: list[Any] | pa.RecordBatch | pa.Table
+    nbytes: int
+
+
+class Batcher:
+    """Collects the elements of one bundle."""
+
+    def __init__(self) -> None:
+        """Starts a bundle."""
+        self._rows: list[Any] = []
+        self._limit = _FIRST_ROWS
+
+    def add(self, element: Any) -> list[ElementBatch] | None:
+        """Takes an element: a sample, or an Arrow batch or table of many.
+
+        Returns:
+            The batches that are complete by now.
+        """
+        if type(element) is not dict and isinstance(element, (pa.RecordBatch, pa.Table)):
+            return list(_pieces(element))
+        self._rows.append(element)
+        return None if len(self._rows) < self._limit else self.finish()
+
+    def finish(self) -> list[ElementBatch]:
+        """The batch of what is left over, if anything is."""
+        rows, self._rows = self._rows, []
+        if not rows:
+            return []
+        looked_at = rows[:: -(-len(rows) // _LOOKED_AT)]
+        size = sum(map(_size_of, looked_at)) // len(looked_at) + 1
+        self._limit = max(1, min(BATCH_BYTES // size, 4 * len(rows), _MOST_ROWS))
+        return [ElementBatch(rows, size * len(rows))]
+
+
+def _pieces(table: pa.RecordBatch | pa.Table) -> Iterator[ElementBatch]:
+    """Cuts a table into batches of about BATCH_BYTES."""
+    size = table.nbytes
+    rows = max(1, BATCH_BYTES * table.num_rows // max(size, 1))
+    for start in range(0, table.num_rows, rows):
+        piece = table.slice(start, rows)
+        yield ElementBatch(piece, size * piece.num_rows // table.num_rows)
+
+
+def _size_of(value: Any, depth: int = 2) -> int:
+    """About how many bytes a value has, from the outside."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
+    if depth and isinstance(value, Mapping):
+        return sum(_size_of(item, depth - 1) for item in value.values())
+    if depth and isinstance(value, (list, tuple)) and value:
+        return len(value) * _size_of(value[0], depth - 1)
+    size = getattr(value, 'nbytes', None)  # arrays, buffers, views
+    if isinstance(size, int):
+        return size
+    shape = getattr(value, 'size', None)  # images: width and height
+    if isinstance(shape, tuple):
+        return 4 * math.prod(shape)
+    return sys.getsizeof(value)

@@ -1,0 +1,93 @@
+"""How batches of samples travel between the steps of a pipeline.
+
+Beam has no coder for Arrow's types and takes pickle, which writes all of a table that a batch is a
+slice of. It does so even where nothing leaves the process, to tell the sizes of some elements; all
+coders here tell them without encoding.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+from apache_beam.coders import Coder, registry
+
+from beam_mds.batches import ElementBatch
+
+
+class ArrowCoder(Coder):
+    """Base of the coders of Arrow's types, in its IPC stream format."""
+
+    def encode(self, value: pa.RecordBatch | pa.Table) -> bytes:
+        """The element as an Arrow IPC stream: its own rows only."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, value.schema) as stream:
+            stream.write(value)
+        encoded: bytes = sink.getvalue().to_pybytes()
+        return encoded
+
+    def estimate_size(self, value: pa.RecordBatch | pa.Table) -> int:
+        """Bytes of its values."""
+        return int(value.nbytes)
+
+    def is_deterministic(self) -> bool:
+        """No: equal rows can lie in memory in many ways."""
+        return False
+
+
+class RecordBatchCoder(ArrowCoder):
+    """The coder of `pyarrow.RecordBatch`."""
+
+    def decode(self, encoded: bytes) -> pa.RecordBatch:
+        """The batch."""
+        return pa.ipc.open_stream(encoded).read_next_batch()
+
+    def to_type_hint(self) -> Any:
+        """The type that it is for."""
+        return pa.RecordBatch
+
+
+class TableCoder(ArrowCoder):
+    """The coder of `pyarrow.Table`."""
+
+    def decode(self, encoded: bytes) -> pa.Table:
+        """The table."""
+        return pa.ipc.open_stream(encoded).read_all()
+
+    def to_type_hint(self) -> Any:
+        """The type that it is for."""
+        return pa.Table
+
+
+class ElementBatchCoder(Coder):
+    """The coder of `ElementBatch`."""
+
+    def encode(self, value: ElementBatch) -> bytes:
+        """The batch, pickled."""
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+
+    def decode(self, encoded: bytes) -> ElementBatch:
+        """The batch."""
+        batch: ElementBatch = pickle.loads(encoded)  # noqa: S301 - from another step of the job
+        return batch
+
+    def estimate_size(self, value: ElementBatch) -> int:
+        """Bytes of its samples, about."""
+        return value.nbytes
+
+    def is_deterministic(self) -> bool:
+        """No."""
+        return False
+
+    def to_type_hint(self) -> Any:
+        """The type that it is for."""
+        return ElementBatch
+
+
+def register() -> None:
+    """Makes these the coders of PCollections of these types, unless somebody has set others."""
+    for coder in (RecordBatchCoder, TableCoder, ElementBatchCoder):
+        kind = coder().to_type_hint()
+        if type(registry.get_coder(kind)) is type(registry.get_coder(object)):  # the fallback
+            registry.register_coder(kind, coder)
