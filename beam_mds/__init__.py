@@ -13,6 +13,7 @@ from beam_mds.errors import (
     ColumnsError,
     EmptyInputError,
     EncodingError,
+    ErrorThresholdError,
     FormatError,
     LostSamplesError,
     MDSError,
@@ -23,14 +24,18 @@ from beam_mds.errors import (
 )
 
 if TYPE_CHECKING:
+    from beam_mds.prepare import DeadLetter
     from beam_mds.read import read_samples
+    from beam_mds.splits import hash_split
     from beam_mds.steps import WrittenShard
     from beam_mds.write import WriteResult, WriteToMDS
 
 __all__ = [
     'ColumnsError',
+    'DeadLetter',
     'EmptyInputError',
     'EncodingError',
+    'ErrorThresholdError',
     'FormatError',
     'LostSamplesError',
     'MDSError',
@@ -42,13 +47,16 @@ __all__ = [
     'WriteToMDS',
     'WrittenShard',
     '__version__',
+    'hash_split',
     'read_samples',
 ]
 
 _MODULES = {
+    'DeadLetter': 'beam_mds.prepare',
     'WriteResult': 'beam_mds.write',
     'WriteToMDS': 'beam_mds.write',
     'WrittenShard': 'beam_mds.steps',
+    'hash_split': 'beam_mds.splits',
     'read_samples': 'beam_mds.read',
 }
 

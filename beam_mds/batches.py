@@ -34,10 +34,15 @@ class ElementBatch:
 
 
 class Batcher:
-    """Collects the elements of one bundle."""
+    """Collects the elements of one bundle.
+
+    Attributes:
+        samples: How many there were in all batches so far.
+    """
 
     def __init__(self) -> None:
         """Starts a bundle."""
+        self.samples = 0
         self._rows: list[Any] = []
         self._limit = _FIRST_ROWS
 
@@ -48,6 +53,7 @@ class Batcher:
             The batches that are complete by now.
         """
         if type(element) is not dict and isinstance(element, (pa.RecordBatch, pa.Table)):
+            self.samples += element.num_rows
             return list(_pieces(element))
         self._rows.append(element)
         return None if len(self._rows) < self._limit else self.finish()
@@ -57,6 +63,7 @@ class Batcher:
         rows, self._rows = self._rows, []
         if not rows:
             return []
+        self.samples += len(rows)
         looked_at = rows[:: -(-len(rows) // _LOOKED_AT)]
         size = sum(map(_size_of, looked_at)) // len(looked_at) + 1
         self._limit = max(1, min(BATCH_BYTES // size, 4 * len(rows), _MOST_ROWS))

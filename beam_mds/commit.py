@@ -1,77 +1,60 @@
-"""The two ends of a write: the folder's state before it, and the index that completes it."""
+"""The end of a write: the index that completes the dataset, and what is then not part of it."""
 
 from __future__ import annotations
 
 import glob
 import logging
-import tempfile
-import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from beam_mds import storage
-from beam_mds.errors import EmptyInputError, LostSamplesError, StorageError, TargetError
-from beam_mds.format import INDEX_NAME, ShardInfo, dump_index, hex_digest
+from beam_mds.errors import (
+    EmptyInputError,
+    ErrorThresholdError,
+    LostSamplesError,
+    StorageError,
+    TargetError,
+)
+from beam_mds.format import INDEX_NAME, ShardInfo
+from beam_mds.format.index import (
+    Entry,
+    dump_entries,
+    entry_of,
+    folder_of,
+    moved_entry,
+    stored_path,
+)
 from beam_mds.options import WriteOptions
 from beam_mds.planning import OWN_SHARD
 from beam_mds.shardfile import Fragment
+from beam_mds.target import JOURNAL, Dataset, Journal, Target, digest_of, find_dataset
 
 _logger = logging.getLogger(__name__)
 
-# Names of what we put beside shards for a while; both start with a dot and match no `*.mds*`.
-_SPILL = '.beam-mds-spill-'
-_STAGED_INDEX = '.beam-mds-index-'
+# What is written beside its place and then moved there.
+_STAGED = '.beam-mds-index-'
 
 # Names in an error message, where a list may be long.
 _SHOWN = 3
 
 
-@dataclass(frozen=True)
-class Target:
-    """The output folder as it was before anything was encoded.
+class Counts(NamedTuple):
+    """Samples that passed the steps of a write.
 
     Attributes:
-        run: A token that is unique to this run.
-        spill_prefix: What the paths of spill folders for this output start with; None for inline.
+        collected: Given to the write.
+        encoded: Encoded.
+        refused: Dead letters.
     """
 
-    run: str
-    spill_prefix: str | None
-
-    @property
-    def spill_folder(self) -> str | None:
-        """Where this run's run files go."""
-        return None if self.spill_prefix is None else self.spill_prefix + self.run
-
-
-def check_target(options: WriteOptions, spill: str | None) -> Target:
-    """Looks at the folder once, before the first sample is encoded.
-
-    Args:
-        options: Of the write.
-        spill: `beside` the dataset, `temp` for the machine's temporary folder, a folder, or None.
-
-    Raises:
-        TargetError: The folder holds a dataset, and the options do not say what to do with it.
-    """
-    index = storage.join(options.out, INDEX_NAME)
-    if storage.size_of(index) is not None:
-        raise TargetError(
-            f"{index} exists: it holds a dataset, and if_exists='error' leaves it as it is; "
-            'write to another folder, or remove that one first'
-        )
-    prefix = None
-    if spill == 'beside':
-        prefix = storage.join(options.out, _SPILL)
-    elif spill is not None:
-        folder = tempfile.gettempdir() if spill == 'temp' else spill
-        mark = hex_digest('xxh3_64', [options.out.encode()])
-        prefix = storage.join(folder, f'{_SPILL[1:]}{mark}-')
-    return Target(uuid.uuid4().hex, prefix)
+    collected: int
+    encoded: int
+    refused: int
 
 
 def commit(
-    options: WriteOptions, target: Target, fragments: Sequence[Fragment], encoded: int
+    options: WriteOptions, target: Target, fragments: Sequence[Fragment], counts: Counts
 ) -> list[Fragment]:
     """Checks that everything is there, publishes the index, and removes what is not part of it.
 
@@ -81,49 +64,85 @@ def commit(
         options: Of the write.
         target: The folder as it was.
         fragments: All shards that were written, in any order.
-        encoded: How many samples were encoded.
+        counts: How many samples there were.
 
     Returns:
-        The shards in the index's order.
+        The new shards in the index's order.
 
     Raises:
         LostSamplesError: The shards do not hold exactly the samples that were encoded.
+        ErrorThresholdError: There are more dead letters than allowed.
         EmptyInputError: There was no sample, and that is not allowed.
         StorageError: A shard is missing or has another size, or the index could not be published.
-        TargetError: Somebody else has published an index since the job started.
+        TargetError: Somebody else has changed the dataset since the job started.
     """
-    ordered = sorted(fragments, key=lambda f: (f.number, f.part, f.stored.basename))
-    written = sum(fragment.samples for fragment in ordered)
-    if written != encoded:
+    ordered = sorted(fragments, key=lambda f: (f.split, f.number, f.part, f.stored.basename))
+    _check_counts(options, counts, sum(fragment.samples for fragment in ordered))
+    if ordered:
+        found = _check_files(options.out, ordered)
+        dataset = find_dataset(options, found)
+        change = _plan_change(options, target, dataset, ordered)
+        journals = [name for name in found if name.startswith(JOURNAL)]
+        journals += _write_journal(options, target, change, found)
+        _publish(options, target, dataset, change)
+        _clean(options, dataset, change, found, journals)
+        _logger.info('%s: %d samples in %d shards', options.out, counts.encoded, len(ordered))
+    if target.spill_prefix is not None:
+        _remove_spill(target.spill_prefix)
+    return ordered
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What a commit does to the dataset in the folder.
+
+    Attributes:
+        indexes: Sub-folder -> the entries of its index afterwards; the root's is the last.
+        new: Paths of the new shards.
+        old: Paths of shards that are not part of the dataset afterwards.
+    """
+
+    indexes: dict[str, list[Entry]]
+    new: frozenset[str]
+    old: frozenset[str]
+
+    @property
+    def listed(self) -> frozenset[str]:
+        """Paths of all shards of the dataset afterwards."""
+        return frozenset(map(stored_path, self.indexes['']))
+
+
+def _check_counts(options: WriteOptions, counts: Counts, written: int) -> None:
+    if counts.collected != counts.encoded + counts.refused:
         raise LostSamplesError(
-            f'{encoded} samples were encoded, the shards hold {written}: the runner lost or '
+            f'{counts.collected} samples were given, {counts.encoded} were encoded and '
+            f'{counts.refused} refused: the runner lost or repeated some on the way, so no index '
+            f'was published in {options.out}'
+        )
+    if written != counts.encoded:
+        raise LostSamplesError(
+            f'{counts.encoded} samples were encoded, the shards hold {written}: the runner lost or '
             f'repeated some on the way, so no index was published in {options.out}'
         )
-    if ordered:
-        data = dump_index(
-            [ShardInfo(options.config, f.samples, f.raw_data, f.zip_data) for f in ordered]
+    if counts.refused > options.threshold * counts.collected:
+        raise ErrorThresholdError(
+            f'{counts.refused} of {counts.collected} samples were refused, more than the '
+            f'threshold of {options.threshold:g} allows, so no index was published in {options.out}'
         )
-        found = _check_files(options.out, ordered)
-        _publish(options.out, target, data)
-        _clean(options.out, ordered, found)
-        _logger.info('%s: %d samples in %d shards', options.out, written, len(ordered))
-    elif not options.allow_empty:
+    if not counts.encoded and not options.allow_empty:
         raise EmptyInputError(
             f'there was no sample to write to {options.out}, and an index without shards is '
             'refused by the reader; allow_empty=True makes this a success that writes no index'
         )
-    if target.spill_prefix is not None:
-        _remove_spill(target.spill_prefix)
-    return ordered
 
 
 def _check_files(out: str, fragments: Sequence[Fragment]) -> dict[str, int]:
     """Checks every shard's size by one listing, which is returned."""
     found = storage.list_folder(out)
     wrong = [
-        f'{file.basename} ({file.bytes} bytes written, {found.get(file.basename, "none")} listed)'
-        for file in (fragment.stored for fragment in fragments)
-        if found.get(file.basename) != file.bytes
+        f'{f.path} ({f.stored.bytes} bytes written, {found.get(f.path, "none")} listed)'
+        for f in fragments
+        if found.get(f.path) != f.stored.bytes
     ]
     if wrong:
         more = f' and {len(wrong) - _SHOWN} more' if len(wrong) > _SHOWN else ''
@@ -134,31 +153,112 @@ def _check_files(out: str, fragments: Sequence[Fragment]) -> dict[str, int]:
     return found
 
 
-def _publish(out: str, target: Target, data: bytes) -> None:
-    path = storage.join(out, INDEX_NAME)
-    if storage.size_of(path) is None:
-        storage.publish(path, data, storage.join(out, f'{_STAGED_INDEX}{target.run}.json'))
-    # Also what an earlier attempt of this step published is ours. Nothing may be cleaned under an
-    # index that is not: two jobs can have looked at the same moment.
-    if storage.read(path) != data:
+def _plan_change(
+    options: WriteOptions, target: Target, dataset: Dataset, fragments: Sequence[Fragment]
+) -> _Change:
+    """What is to be published, after a look at what others did meanwhile."""
+    splits: dict[str, list[Entry]] = {}
+    for f in fragments:
+        info = ShardInfo(options.config, f.samples, f.raw_data, f.zip_data)
+        splits.setdefault(f.split, []).append(entry_of(info))
+    added = [moved_entry(e, split) for split, entries in splits.items() for e in entries]
+    new = frozenset(map(stored_path, added))
+    # An earlier attempt of this step can have published all of it or a part.
+    others = [entry for entry in dataset.entries if stored_path(entry) not in new]
+    kept: list[Entry] = []
+    if options.if_exists == 'append':
+        unchanged, kept = digest_of(others) == target.digest, others
+    elif '' not in dataset.published:
+        # Splits that are datasets each for itself: in an overwrite, some can be replaced already.
+        unchanged = options.if_exists == 'overwrite' or digest_of(others) == target.digest
+    elif options.if_exists == 'error':
+        unchanged = dataset.published[''] == dump_entries(added)
+    else:
+        unchanged = dataset.entries == added or digest_of(dataset.entries) == target.digest
+    if not unchanged:
         raise TargetError(
-            f'{path} appeared while this job was running: another job wrote to the same folder; '
-            'its index was left as it is'
+            f'{storage.join(options.out, INDEX_NAME)} appeared or changed while this job was '
+            'running: another job wrote to the same folder; its index was left as it is'
         )
+    below = {
+        split: [moved_entry(e, split, back=True) for e in kept if folder_of(e) == split] + entries
+        for split, entries in splits.items()
+        if split
+    }
+    listed = frozenset(map(stored_path, kept)) | new
+    old = dataset.paths if options.if_exists == 'overwrite' else frozenset()
+    return _Change({**below, '': kept + added}, new, old - listed)
 
 
-def _clean(out: str, fragments: Sequence[Fragment], found: dict[str, int]) -> None:
-    """Deletes our own files that the index does not list: what failed attempts left."""
-    listed = {fragment.stored.basename for fragment in fragments}
-    stray = [
+def _write_journal(
+    options: WriteOptions,
+    target: Target,
+    change: _Change,
+    found: Collection[str],
+) -> list[str]:
+    """Notes what is about to change, where a failure would leave more than unlisted shards.
+
+    Returns:
+        The names of the files that were written.
+    """
+    name = f'{JOURNAL}{target.run}.json'
+    if name in found or not (len(change.indexes) > 1 or change.old):
+        return []
+    journal = Journal(change.new, change.old)
+    staging = storage.join(options.out, f'{_STAGED}{target.run}.journal')
+    storage.publish(storage.join(options.out, name), journal.to_bytes(), staging)
+    return [name]
+
+
+def _publish(options: WriteOptions, target: Target, dataset: Dataset, change: _Change) -> None:
+    """Puts the indexes in place, the root's last."""
+    for folder, entries in change.indexes.items():
+        data = dump_entries(entries)
+        place = options.folder_of(folder)
+        path = storage.join(place, INDEX_NAME)
+        if dataset.published.get(folder) != data:
+            storage.publish(path, data, storage.join(place, f'{_STAGED}{target.run}.json'))
+        # Nothing may be cleaned under an index that is not ours: two jobs can have looked at the
+        # same moment.
+        if storage.read(path) != data:
+            raise TargetError(
+                f'{path} appeared or changed while this job was running: another job wrote to the '
+                'same folder; its index was left as it is'
+            )
+
+
+def _clean(
+    options: WriteOptions,
+    dataset: Dataset,
+    change: _Change,
+    found: Collection[str],
+    journals: Collection[str],
+) -> None:
+    """Deletes what is not part of the dataset: its old files, and what failed attempts left."""
+    listed = change.listed | (dataset.ahead - change.old)
+    stale = (change.old | {*dataset.journal.old, *dataset.journal.new}) - listed
+    gone = {
+        f'{folder}/{INDEX_NAME}'
+        for folder, paths in dataset.split_paths.items()
+        if folder not in change.indexes and paths <= stale
+    }
+    strays = {
         name
         for name in found
-        if name not in listed and (OWN_SHARD.fullmatch(name) or name.startswith(_STAGED_INDEX))
-    ]
+        if name not in listed
+        and (name in stale or (_is_ours(name) and (options.split or '/' not in name)))
+    }
     try:
-        storage.delete([storage.join(out, name) for name in stray])
+        for names in (gone, strays, journals):  # what lists others goes first, the list of all last
+            storage.delete([storage.join(options.out, name) for name in sorted(names)])
     except StorageError as error:
         _logger.warning('the dataset is complete, but leftover files stay: %s', error)
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a file's name is one that only we give."""
+    name = path.rpartition('/')[2]
+    return bool(OWN_SHARD.fullmatch(name)) or name.startswith(_STAGED)
 
 
 def _remove_spill(prefix: str) -> None:

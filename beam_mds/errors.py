@@ -69,3 +69,7 @@ class EmptyInputError(MDSError):
 
 class LostSamplesError(MDSError, RuntimeError):
     """The samples that arrived at the end are not those that were encoded."""
+
+
+class ErrorThresholdError(MDSError, RuntimeError):
+    """More samples were refused than the threshold of the error handling allows."""

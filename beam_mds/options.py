@@ -14,13 +14,17 @@ from typing import Any
 from beam_mds import storage
 from beam_mds.errors import OptionError
 from beam_mds.format import Columns, ShardConfig
+from beam_mds.format.columns import Ignore
 from beam_mds.format.compression import check_compression
 from beam_mds.format.hashing import check_hashes
 from beam_mds.format.shard import SHARD_CEILING
+from beam_mds.splits import Split, check_split
 
 Key = str | Callable[[Mapping[str, Any]], Any] | None
 
 _ORDERS = ('shuffled', 'arrival')
+_IF_EXISTS = ('error', 'overwrite', 'append')
+_EXTRA = ('error', 'ignore')
 
 # Powers of 1024 whichever way the unit is spelled, as MDSWriter counts: 64mb = 64MiB = 2**26.
 _UNITS = {'': 1, 'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30, 't': 1 << 40}
@@ -58,43 +62,98 @@ def parse_size(size: int | float | str, option: str = 'size_limit') -> int:
     return int(number)
 
 
+# Shards of a dataset, or of a split of it.
+_MOST_SHARDS = 10_000_000
+
+
 @dataclass(frozen=True)
 class WriteOptions:
-    """Checked options of `WriteToMDS`, which documents them."""
+    """Checked options of `WriteToMDS`, which documents them.
+
+    Attributes:
+        catch: Exception classes that make a sample a dead letter.
+        threshold: Share of the samples that may be dead letters.
+    """
 
     out: str
     config: ShardConfig
     key: Key
     order: str
     seed: int
-    num_shards: int | None
+    num_shards: int | dict[str, int] | None
+    split: Split
+    drop_split_column: bool
+    extra: str
     spill: bool | str
     if_exists: str
     allow_empty: bool
+    catch: tuple[type[Exception], ...] = ()
+    threshold: float = 1.0
 
     def __post_init__(self) -> None:
         """Checks single values and combinations."""
         _one_of('order', self.order, _ORDERS, {'sorted': 'not available yet'})
-        _one_of(
-            'if_exists', self.if_exists, ('error',),
-            {'overwrite': 'not available yet', 'append': 'not available yet'},
-        )  # fmt: skip
-        if not isinstance(self.allow_empty, bool):
-            raise OptionError(f'allow_empty must be True or False, got {self.allow_empty!r:.80}')
+        _one_of('if_exists', self.if_exists, _IF_EXISTS, {})
+        _one_of('extra', self.extra, _EXTRA, {})
+        for name in ('allow_empty', 'drop_split_column'):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f'{name} must be True or False, got {getattr(self, name)!r:.80}')
         if self.order == 'arrival':
             for name in ('key', 'num_shards', 'seed'):
                 if getattr(self, name):
                     raise OptionError(f"{name} has no effect with order='arrival': leave it out")
-        if self.config.size_limit is None and self.num_shards is None:
+        if self.config.size_limit is None and not isinstance(self.num_shards, int):
             raise OptionError(
                 'size_limit=None would put the whole dataset into one shard, on one worker: give a '
                 'size_limit, or num_shards'
             )
-        if not (self.key is None or callable(self.key) or self.key in self.config.columns.names):
+        self._check_columns()
+        if self.split is None and (self.drop_split_column or isinstance(self.num_shards, dict)):
+            name = 'drop_split_column' if self.drop_split_column else 'num_shards as a dict'
+            raise OptionError(f'{name} needs split')
+
+    def _check_columns(self) -> None:
+        """Checks the options that name columns."""
+        names = self.config.columns.names
+        if not (self.key is None or callable(self.key) or self.key in names):
             raise OptionError(
                 f'key={self.key!r:.80} is no column: expected a function of the sample, or one of '
-                f'{", ".join(self.config.columns.names)}'
+                f'{", ".join(names)}'
             )
+        split: Any = self.split
+        if not (split is None or callable(split) or isinstance(split, str)):
+            raise OptionError(
+                f'split must be a column or a function of the sample, got {split!r:.80}'
+            )
+        if self.drop_split_column and not isinstance(split, str):
+            raise OptionError(f'drop_split_column needs a column as split, got {split!r:.80}')
+        known = isinstance(split, str) and split in names
+        if isinstance(split, str) and not (known or self.drop_split_column or self._ignores_all):
+            raise OptionError(
+                f'split={split!r:.80} is not in columns: add it there, or leave it out of the '
+                'samples with drop_split_column=True'
+            )
+
+    @property
+    def _ignores_all(self) -> bool:
+        return self.extra == 'ignore'
+
+    @property
+    def ignore(self) -> Ignore | None:
+        """Tells of a name that is no column whether samples may have it."""
+        if self._ignores_all:
+            return lambda _: True
+        return self.split.__eq__ if self.drop_split_column else None
+
+    def shards_of(self, split: str) -> int | None:
+        """The number of shards wanted for a split; None: as many as its size takes."""
+        if isinstance(self.num_shards, dict):
+            return self.num_shards.get(split)
+        return self.num_shards
+
+    def folder_of(self, split: str) -> str:
+        """Where the shards of a split lie."""
+        return storage.join(self.out, split) if split else self.out
 
 
 def make_options(
@@ -107,7 +166,10 @@ def make_options(
     key: Key,
     order: str,
     seed: int,
-    num_shards: int | None,
+    num_shards: int | Mapping[str, int] | None,
+    split: Split,
+    drop_split_column: bool,
+    extra: str,
     spill: bool | str | os.PathLike[str],
     if_exists: str,
     allow_empty: bool,
@@ -117,6 +179,8 @@ def make_options(
     Raises:
         OptionError: One of them, or a combination, cannot work; it is named.
     """
+    if drop_split_column is True and isinstance(split, str) and isinstance(columns, Mapping):
+        columns = {name: encoding for name, encoding in columns.items() if name != split}
     config = ShardConfig(
         Columns(columns),
         check_compression(compression),
@@ -126,16 +190,30 @@ def make_options(
     if not isinstance(spill, bool) and spill != 'auto':
         spill = storage.absolute(spill, 'spill')
     return WriteOptions(
-        storage.absolute(out),
-        config,
-        key,
-        order,
-        _int('seed', seed, 0, 2**64 - 1),
-        None if num_shards is None else _int('num_shards', num_shards, 1, 10_000_000),
-        spill,
-        if_exists,
-        allow_empty,
+        out=storage.absolute(out),
+        config=config,
+        key=key,
+        order=order,
+        seed=_int('seed', seed, 0, 2**64 - 1),
+        num_shards=_num_shards(num_shards),
+        split=split,
+        drop_split_column=drop_split_column,
+        extra=extra,
+        spill=spill,
+        if_exists=if_exists,
+        allow_empty=allow_empty,
     )
+
+
+def _num_shards(given: int | Mapping[str, int] | None) -> int | dict[str, int] | None:
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        return _int('num_shards', given, 1, _MOST_SHARDS)
+    return {
+        check_split(split): _int(f'num_shards[{split!r:.80}]', count, 1, _MOST_SHARDS)
+        for split, count in given.items()
+    }
 
 
 def _one_of(name: str, value: Any, known: Sequence[str], later: Mapping[str, str]) -> None:

@@ -13,10 +13,11 @@ import numpy.typing as npt
 import xxhash
 
 from beam_mds import blocks, planning, storage
-from beam_mds.format import FileInfo, Samples, ShardConfig, compress, cut_points, hex_digest
+from beam_mds.format import FileInfo, Samples, compress, cut_points, hex_digest
 from beam_mds.format.compression import suffix
 from beam_mds.format.samples import Chunks
 from beam_mds.format.shard import SAMPLE_OVERHEAD, shard_header
+from beam_mds.options import WriteOptions
 from beam_mds.planning import Int64s, UInt64s
 
 _logger = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class Fragment:
     """One stored shard, for the index.
 
     Attributes:
+        split: The sub-folder that it lies in; empty when the dataset is not split.
         number: Its place in the plan; -1 for a shard in arrival order.
         part: Its place among the shards of one range.
         samples: How many it holds.
@@ -34,6 +36,7 @@ class Fragment:
         zip_data: The compressed file, when compression is on.
     """
 
+    split: str
     number: int
     part: int
     samples: int
@@ -45,15 +48,20 @@ class Fragment:
         """The file that lies in the folder."""
         return self.zip_data or self.raw_data
 
+    @property
+    def path(self) -> str:
+        """The stored file, relative to the dataset's root."""
+        return f'{self.split}/{self.stored.basename}' if self.split else self.stored.basename
+
 
 def store_shard(
-    out: str, config: ShardConfig, samples: Sequence[Samples], number: int = -1, part: int = 0
+    options: WriteOptions, split: str, samples: Sequence[Samples], number: int = -1, part: int = 0
 ) -> Fragment:
     """Builds, hashes, compresses and writes one shard file.
 
     Args:
-        out: The dataset's folder.
-        config: The dataset's.
+        options: Of the write.
+        split: The sub-folder; empty when the dataset is not split.
         samples: The shard's samples, in order; at least one.
         number: The shard's place in the plan, which makes its name depend on the content; -1 for a
             name that is unique to this attempt.
@@ -63,6 +71,7 @@ def store_shard(
         OptionError: The shard would have 2**32 bytes or more.
         StorageError: It could not be written.
     """
+    config = options.config
     sizes = np.concatenate([batch.sizes for batch in samples])
     raw: list[Any] = [shard_header(config, sizes), *(batch.bytes for batch in samples)]
     raw_size = sum(memoryview(piece).nbytes for piece in raw)
@@ -76,8 +85,8 @@ def store_shard(
     if config.compression is not None:
         hashes = {algo: hex_digest(algo, stored) for algo in config.hashes}
         zip_data = FileInfo(name + suffix(config.compression), len(stored[0]), hashes)
-    fragment = Fragment(number, part, len(sizes), raw_data, zip_data)
-    path = storage.join(out, fragment.stored.basename)
+    fragment = Fragment(split, number, part, len(sizes), raw_data, zip_data)
+    path = storage.join(options.out, fragment.path)
     sent = storage.write(path, stored, fragment.stored.bytes)
     _logger.info(
         '%s: %d samples, %d bytes, %d stored%s',
@@ -195,10 +204,12 @@ def gather(parts: Iterable[bytes], capacity: int) -> Gathered:
     return gathered
 
 
-def store_range(out: str, config: ShardConfig, gathered: Gathered, number: int) -> list[Fragment]:
+def store_range(
+    options: WriteOptions, split: str, gathered: Gathered, number: int
+) -> list[Fragment]:
     """Writes the shards of one range: one, or more where it does not fit."""
     return [
-        store_shard(out, config, [samples], number, part)
+        store_shard(options, split, [samples], number, part)
         for part, samples in enumerate(gathered.shards())
     ]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.execution import MetricsEnvironment
 from apache_beam.pvalue import TaggedOutput
@@ -15,35 +16,77 @@ from apache_beam.utils.windowed_value import WindowedValue
 from beam_mds import blocks, planning
 from beam_mds.background import RANGE_SLOTS, Jobs
 from beam_mds.batches import Batcher, ElementBatch
-from beam_mds.commit import Target, commit
+from beam_mds.commit import Counts, commit
 from beam_mds.encode import BundleEncoder, Encoded
 from beam_mds.errors import EncodingError
+from beam_mds.format import INDEX_NAME
 from beam_mds.options import WriteOptions
-from beam_mds.planning import Histogram, HotBuckets, Int64s
+from beam_mds.planning import Histogram, HotBuckets, Int64s, Plan
 from beam_mds.shardfile import Fragment, Gathered, gather, store_range
+from beam_mds.storage import join
+from beam_mds.target import Target
 
 
 class WrittenShard(NamedTuple):
     """One shard of a published dataset.
 
     Attributes:
-        basename: The stored file, relative to the folder of index.json.
+        basename: The stored file, relative to the folder of the dataset's index.json.
         samples: How many it holds.
         bytes: Size of the stored file.
         hashes: Hash name -> hex digest of the stored file.
+        split: The split, which is the sub-folder; empty when the dataset is not split.
     """
 
     basename: str
     samples: int
     bytes: int
     hashes: dict[str, str]
+    split: str
 
 
-def measure_hot(block: bytes, hot: HotBuckets) -> Iterator[Histogram]:
-    """The fine histogram of a block, when any bucket is hot."""
-    if len(hot):
-        where = blocks.positions(block)
-        yield planning.measure_hot(where.first, where.second, where.weights, hot)
+def find_hot(
+    _: bytes, options: WriteOptions, measured: Iterable[tuple[str, Histogram]]
+) -> dict[str, HotBuckets]:
+    """The buckets of each split that are to be measured again."""
+    capacity = options.config.capacity
+    hot = {split: planning.hot_buckets(histogram, capacity) for split, histogram in measured}
+    return {split: buckets for split, buckets in hot.items() if len(buckets)}
+
+
+def measure_hot(where: bytes, hot: Mapping[str, HotBuckets]) -> Iterator[tuple[str, Histogram]]:
+    """The fine histogram of a block, when any bucket of its split is hot."""
+    split = blocks.split_of(where)
+    if split in hot:
+        found = blocks.positions(where)
+        yield split, planning.measure_hot(found.first, found.second, found.weights, hot[split])
+
+
+def plan_shards(
+    _: bytes,
+    options: WriteOptions,
+    coarse: Iterable[tuple[str, Histogram]],
+    fine: Iterable[tuple[str, Histogram]],
+) -> dict[str, Plan]:
+    """The plan of each split that was measured."""
+    details = dict(fine)
+    nothing = Histogram.merged([])
+    return {
+        split: planning.full_plan(histogram, details.get(split, nothing), options.config.capacity)
+        for split, histogram in coarse
+    }
+
+
+def assign_shards(
+    block: bytes, options: WriteOptions, target: Target, plans: Mapping[str, Plan]
+) -> Iterator[tuple[tuple[str, int], bytes]]:
+    """Cuts a block by split and shard number."""
+    split = blocks.split_of(block)
+    count = options.shards_of(split)
+    plan = plans[split] if count is None else planning.even_plan(count)
+    first = target.next_numbers.get(split, 0)
+    for number, part in blocks.assign(block, plan):
+        yield (split, first + number), part
 
 
 def publish(
@@ -51,17 +94,24 @@ def publish(
     options: WriteOptions,
     target: Target,
     fragments: Iterable[Fragment],
-    encoded: Iterable[int],
+    counts: Iterable[Counts],
 ) -> list[Fragment]:
     """The last step: see `commit`."""
-    return commit(options, target, list(fragments), sum(encoded))
+    total = np.sum([tuple(count) for count in counts] or [(0, 0, 0)], axis=0)
+    return commit(options, target, list(fragments), Counts(*total.tolist()))
 
 
 def records(fragments: Sequence[Fragment]) -> Iterator[WrittenShard]:
     """What users get of a published dataset's shards."""
     for fragment in fragments:
         file = fragment.stored
-        yield WrittenShard(file.basename, fragment.samples, file.bytes, file.hashes)
+        yield WrittenShard(file.basename, fragment.samples, file.bytes, file.hashes, fragment.split)
+
+
+def index_paths(fragments: Sequence[Fragment], options: WriteOptions) -> Iterator[str]:
+    """The index of the whole dataset, then those of its splits."""
+    for split in sorted({'' for _ in fragments} | {fragment.split for fragment in fragments}):
+        yield join(options.folder_of(split), INDEX_NAME)
 
 
 class AddHistograms(beam.CombineFn):
@@ -120,9 +170,11 @@ class CollectBatches(beam.DoFn):
     def process(self, element: Any) -> list[ElementBatch] | None:
         return self._batcher.add(element)
 
-    def finish_bundle(self) -> Iterator[WindowedValue]:
+    def finish_bundle(self) -> Iterator[WindowedValue | TaggedOutput]:
         for batch in self._batcher.finish():
             yield GlobalWindows.windowed_value(batch)
+        if collected := self._batcher.samples:
+            yield _late('counts', Counts(collected, 0, 0))
 
 
 class EncodeSamples(beam.DoFn):
@@ -157,20 +209,26 @@ class EncodeSamples(beam.DoFn):
             raise
         for output in self._outputs(result):
             if isinstance(output, TaggedOutput):
-                yield TaggedOutput(output.tag, GlobalWindows.windowed_value(output.value))
+                yield _late(output.tag, output.value)
             else:
                 yield GlobalWindows.windowed_value(output)
 
     def _outputs(self, result: Encoded) -> list[Any]:
-        count = self._measure(result.sizes)
+        encoded, refused = self._measure(result.sizes), len(result.refused)
         for fragment in result.fragments:
             self._metrics.count(fragment)
+        if refused:
+            self._failed.inc(refused)
+        tagged: dict[str, Sequence[Any]] = {
+            'positions': [packed.where for packed in result.packed],
+            'histograms': result.histograms,
+            'fragments': result.fragments,
+            'errors': result.refused,
+            'counts': [Counts(0, encoded, refused)] if encoded or refused else [],
+        }
         return [
-            *result.blocks,
-            *(TaggedOutput('positions', block) for block in result.positions),
-            *(TaggedOutput('histograms', histogram) for histogram in result.histograms),
-            *(TaggedOutput('fragments', fragment) for fragment in result.fragments),
-            *([TaggedOutput('counts', count)] if count else []),
+            *(packed.block for packed in result.packed),
+            *(TaggedOutput(tag, value) for tag, values in tagged.items() for value in values),
         ]
 
     def _measure(self, chunks: Iterable[Int64s]) -> int:
@@ -189,7 +247,7 @@ class EncodeSamples(beam.DoFn):
 
 
 class WriteShards(beam.DoFn):
-    """(shard number, blocks) -> the fragments of its shard files."""
+    """((split, shard number), blocks) -> the fragments of its shard files."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -198,20 +256,20 @@ class WriteShards(beam.DoFn):
     def start_bundle(self) -> None:
         self._jobs: Jobs[list[Fragment]] = Jobs()
 
-    def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Fragment]:
-        number, parts = element
+    def process(self, element: tuple[tuple[str, int], Iterable[bytes]]) -> Iterator[Fragment]:
+        (split, number), parts = element
         RANGE_SLOTS.acquire()
         try:
             gathered = gather(parts, self._options.config.capacity)
-            done = self._jobs.submit(self._store, gathered, number)
+            done = self._jobs.submit(self._store, split, gathered, number)
         except BaseException:
             RANGE_SLOTS.release()
             raise
         yield from self._counted(done)
 
-    def _store(self, gathered: Gathered, number: int) -> list[Fragment]:
+    def _store(self, split: str, gathered: Gathered, number: int) -> list[Fragment]:
         try:
-            return store_range(self._options.out, self._options.config, gathered, number)
+            return store_range(self._options, split, gathered, number)
         finally:
             RANGE_SLOTS.release()
 
@@ -224,3 +282,8 @@ class WriteShards(beam.DoFn):
             for fragment in fragments:
                 self._metrics.count(fragment)
                 yield fragment
+
+
+def _late(tag: str, value: Any) -> TaggedOutput:
+    """A tagged output of finish_bundle."""
+    return TaggedOutput(tag, GlobalWindows.windowed_value(value))

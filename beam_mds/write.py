@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,17 +12,19 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PortableOptions
 from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.transforms.error_handling import ErrorHandler
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_mds import blocks, coders, planning, steps
+from beam_mds import coders, steps
 from beam_mds.batches import ElementBatch
-from beam_mds.commit import check_target
 from beam_mds.errors import OptionError
-from beam_mds.format import INDEX_NAME
 from beam_mds.options import Key, WriteOptions, make_options
-from beam_mds.planning import Histogram, Plan
+from beam_mds.planning import Histogram
+from beam_mds.prepare import DeadLetter
+from beam_mds.splits import Split
 from beam_mds.steps import WrittenShard
-from beam_mds.storage import is_remote, join
+from beam_mds.storage import is_remote
+from beam_mds.target import check_target
 
 # Runners whose workers share the machine, and so its temporary folder, with the launching process.
 _LOCAL_RUNNERS = frozenset(
@@ -33,8 +36,6 @@ _LOCAL_RUNNERS = frozenset(
         'PrismRunner',
     }
 )
-
-_NO_BYTES = Histogram.merged([])
 
 coders.register()
 
@@ -52,8 +53,18 @@ class WriteResult(dict[str, PCollection[Any]]):
 
     @property
     def index(self) -> PCollection[str]:
-        """The path of index.json; nothing when the input was empty and that was allowed."""
+        """The path of index.json, and of each split's; none when the input was empty."""
         return self['index']
+
+    @property
+    def errors(self) -> PCollection[DeadLetter]:
+        """One `DeadLetter` for each refused sample, after `with_exception_handling`."""
+        if 'errors' not in self:
+            raise AttributeError(
+                'there are errors only after with_exception_handling(); an error handler takes '
+                'them itself'
+            )
+        return self['errors']
 
 
 class WriteToMDS(beam.PTransform):
@@ -84,7 +95,10 @@ class WriteToMDS(beam.PTransform):
         key: Key = None,
         order: str = 'shuffled',
         seed: int = 0,
-        num_shards: int | None = None,
+        num_shards: int | Mapping[str, int] | None = None,
+        split: Split = None,
+        drop_split_column: bool = False,
+        extra: str = 'error',
         if_exists: str = 'error',
         spill: bool | str | os.PathLike[str] = 'auto',
         allow_empty: bool = False,
@@ -108,8 +122,14 @@ class WriteToMDS(beam.PTransform):
             seed: Gives another shuffled order; 0 to 2**64 - 1.
             num_shards: Cuts the shuffled order into this many equal ranges, without the pass that
                 measures the data. A range over `size_limit` becomes several shards, an empty one
-                none.
-            if_exists: `error`: fail before anything is encoded when `out` holds an index.json.
+                none. A dict says it by split; splits that it does not name are measured.
+            split: A column, or a function of the sample that returns a str: the sub-folder that the
+                sample goes to, like `train` or `val/en`. Each is a dataset of its own, and the
+                index.json in `out` lists them all. See `hash_split`.
+            drop_split_column: Leaves the column `split` out of the samples.
+            extra: `error` when a sample has a column that `columns` has not, or `ignore` it.
+            if_exists: When `out` holds a dataset: `error` before anything is encoded; `overwrite`
+                it, which stays readable until the new one is complete; or `append` to it.
             spill: Where samples lie between encoding and writing: False, in the runner's shuffle;
                 True, in files beside the dataset; a folder; `auto`, in files except on Dataflow.
             allow_empty: Whether no samples at all is a success, which writes no index. By default
@@ -129,10 +149,14 @@ class WriteToMDS(beam.PTransform):
             order=order,
             seed=seed,
             num_shards=num_shards,
+            split=split,
+            drop_split_column=drop_split_column,
+            extra=extra,
             spill=spill,
             if_exists=if_exists,
             allow_empty=allow_empty,
         )
+        self._error_handler: ErrorHandler | None = None
         for name, encoding in self._options.config.columns.as_dict().items():
             if encoding == 'pkl':
                 warnings.warn(
@@ -140,6 +164,59 @@ class WriteToMDS(beam.PTransform):
                     'StreamingDataset needs allow_unsafe_types=True',
                     stacklevel=2,
                 )
+
+    def with_exception_handling(
+        self,
+        *,
+        exc_class: type[Exception] | tuple[type[Exception], ...] = Exception,
+        threshold: float = 1.0,
+        error_handler: ErrorHandler | None = None,
+    ) -> WriteToMDS:
+        """Makes samples that cannot be written dead letters, where they would fail the job.
+
+        Each is a `DeadLetter` in `result.errors`, with the sample itself; all others are written.
+
+        Args:
+            exc_class: The errors, of the encoding or of a key or split function, to catch.
+            threshold: Largest share of the samples, 0 to 1, that may be refused; with more the job
+                fails, and no index is published.
+            error_handler: Takes the dead letters, in place of `result.errors`.
+
+        Returns:
+            This transform.
+
+        Example:
+            >>> import apache_beam as beam
+            >>> with beam.Pipeline(runner='FnApiRunner') as pipeline:
+            ...     result = (
+            ...         pipeline
+            ...         | beam.Create([{'n': 1}, {'n': 'one'}])
+            ...         | WriteToMDS(getfixture('tmp_path'), {'n': 'int'}).with_exception_handling()
+            ...     )
+            ...     _ = result.errors | beam.Map(lambda letter: print(letter.message))
+            column 'n' (int): str 'one' is not an integer
+        """
+        catch: tuple[Any, ...] = exc_class if isinstance(exc_class, tuple) else (exc_class,)
+        if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in catch):
+            raise OptionError(f'exc_class must be exception classes, got {exc_class!r:.80}')
+        if not 0 <= threshold <= 1:
+            raise OptionError(f'threshold must be from 0 to 1, got {threshold!r:.80}')
+        self._options = dataclasses.replace(self._options, catch=catch, threshold=threshold)
+        self._error_handler = error_handler
+        return self
+
+    def with_error_handler(
+        self, error_handler: ErrorHandler | None, **exception_handling: Any
+    ) -> WriteToMDS:
+        """Gives dead letters to a Beam error handler; None leaves errors to fail the job.
+
+        Args:
+            error_handler: Such as `beam.transforms.error_handling.ErrorHandler(transform)`.
+            exception_handling: As `with_exception_handling` takes them.
+        """
+        if error_handler is None:
+            return self
+        return self.with_exception_handling(error_handler=error_handler, **exception_handling)
 
     def expand(self, samples: PCollection[Any]) -> WriteResult:
         """Wires the steps.
@@ -161,58 +238,73 @@ class WriteToMDS(beam.PTransform):
             | 'CheckTarget'
             >> beam.Map(lambda _, o, s: check_target(o, s), options, _spill_mode(options, pipeline))
         )
-        # blocks: bytes; positions: bytes; histograms: Histogram; fragments: Fragment; counts: int
-        encoded = (
-            samples
-            | 'CollectBatches' >> beam.ParDo(steps.CollectBatches()).with_output_types(ElementBatch)
-            | 'EncodeSamples'
-            >> beam.ParDo(steps.EncodeSamples(options), target).with_outputs(
-                'positions', 'histograms', 'fragments', 'counts', main='blocks'
-            )
+        # batches: ElementBatch; counts: Counts
+        collected = samples | 'CollectBatches' >> beam.ParDo(steps.CollectBatches()).with_outputs(
+            'counts', main='batches'
         )
-        plan = _plan(options, start, encoded)
+        collected.batches.element_type = ElementBatch
+        # blocks: bytes; positions: bytes; histograms: (split, Histogram); fragments: Fragment;
+        # errors: DeadLetter; counts: Counts
+        encoded = collected.batches | 'EncodeSamples' >> beam.ParDo(
+            steps.EncodeSamples(options), target
+        ).with_outputs('positions', 'histograms', 'fragments', 'errors', 'counts', main='blocks')
+        plans = _plans(options, start, encoded)
         written = (
             encoded.blocks
             | 'AssignShards'
-            >> beam.FlatMap(blocks.assign, AsSingleton(plan)).with_output_types(tuple[int, bytes])
-            # (shard number, block of the samples that belong to it)
+            >> beam.FlatMap(steps.assign_shards, options, target, plans).with_output_types(
+                tuple[tuple[str, int], bytes]
+            )
+            # ((split, shard number), block of the samples that belong to it)
             | 'GroupByShard' >> beam.GroupByKey()
             | 'WriteShards' >> beam.ParDo(steps.WriteShards(options))
         )
         fragments = (written, encoded.fragments) | 'Fragments' >> beam.Flatten()
+        counts = (collected.counts, encoded.counts) | 'Counts' >> beam.Flatten()
         # list[Fragment], once
         committed = start | 'Commit' >> beam.Map(
-            steps.publish, options, target, AsIter(fragments), AsIter(encoded.counts)
+            steps.publish, options, target, AsIter(fragments), AsIter(counts)
         )
-        index = join(options.out, INDEX_NAME)
-        return WriteResult(
-            shards=committed
+        outputs = {
+            'shards': committed
             | 'Shards' >> beam.FlatMap(steps.records).with_output_types(WrittenShard),
-            index=committed
-            | 'IndexPath'
-            >> beam.FlatMap(lambda shards: [index] if shards else []).with_output_types(str),
-        )
+            'index': committed
+            | 'IndexPath' >> beam.FlatMap(steps.index_paths, options).with_output_types(str),
+        }
+        if self._error_handler is not None:
+            self._error_handler.add_error_pcollection(encoded.errors)
+        elif options.catch:
+            outputs['errors'] = encoded.errors
+        return WriteResult(outputs)
 
     def display_data(self) -> dict[str, Any]:
         """Every option, for the runner's user interface."""
         options = self._options
-        key = getattr(options.key, '__name__', options.key)
         shown = {
             'out': options.out,
             'columns': str(options.config.columns.as_dict()),
             'compression': options.config.compression,
             'hashes': ','.join(options.config.hashes) or None,
             'size_limit': options.config.size_limit,
-            'key': None if key is None else str(key),
+            'key': None if options.key is None else str(_name_of(options.key)),
             'order': options.order,
             # display data hold signed 64-bit integers
             'seed': options.seed if options.seed < 2**63 else str(options.seed),
-            'num_shards': options.num_shards,
+            'num_shards': str(options.num_shards)
+            if isinstance(options.num_shards, dict)
+            else options.num_shards,
+            'split': None if options.split is None else str(_name_of(options.split)),
+            'drop_split_column': options.drop_split_column,
+            'extra': options.extra,
             'if_exists': options.if_exists,
             'spill': str(options.spill),
             'allow_empty': options.allow_empty,
         }
         return {name: DisplayDataItem(value).drop_if_none() for name, value in shown.items()}
+
+
+def _name_of(value: Any) -> Any:
+    return getattr(value, '__name__', value)
 
 
 def _spill_mode(options: WriteOptions, pipeline: beam.Pipeline) -> str | None:
@@ -235,27 +327,24 @@ def _spill_mode(options: WriteOptions, pipeline: beam.Pipeline) -> str | None:
     return 'temp' if local and is_remote(options.out) else 'beside'
 
 
-def _plan(
+def _plans(
     options: WriteOptions, start: PCollection[bytes], encoded: Mapping[str, PCollection[Any]]
-) -> PCollection[Plan]:
-    """The ranges of positions, as one element."""
-    if options.num_shards is not None:
-        return start | 'PlanShards' >> beam.Map(
-            lambda _, n: planning.even_plan(n), options.num_shards
-        )
-    capacity = options.config.capacity
-    add_up = beam.CombineGlobally(steps.AddHistograms()).without_defaults()
-    coarse = AsSingleton(encoded['histograms'] | 'Histogram' >> add_up, _NO_BYTES)
-    hot = start | 'FindHotBuckets' >> beam.Map(
-        lambda _, histogram: planning.hot_buckets(histogram, capacity), coarse
-    )
+) -> Any:
+    """A side input, or a value: split -> Plan, for the splits that are measured."""
+    if isinstance(options.num_shards, int):
+        return {}
+    # (split, Histogram), one a split
+    coarse = encoded['histograms'] | 'Histogram' >> _add_up()
+    hot = start | 'FindHotBuckets' >> beam.Map(steps.find_hot, options, AsIter(coarse))
     fine = (
         encoded['positions']
         | 'MeasureHotBuckets' >> beam.FlatMap(steps.measure_hot, AsSingleton(hot))
-        | 'HotHistogram' >> add_up
+        | 'HotHistogram' >> _add_up()
     )
-    return start | 'PlanShards' >> beam.Map(
-        lambda _, coarse, fine: planning.full_plan(coarse, fine, capacity),
-        coarse,
-        AsSingleton(fine, _NO_BYTES),
+    return AsSingleton(
+        start | 'PlanShards' >> beam.Map(steps.plan_shards, options, AsIter(coarse), AsIter(fine))
     )
+
+
+def _add_up() -> beam.PTransform:
+    return beam.CombinePerKey(steps.AddHistograms()).with_input_types(tuple[str, Histogram])

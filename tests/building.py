@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,21 +22,27 @@ HEAD, OVERHEAD = 4, 4
 Row = tuple[int, int, bytes]
 
 
+# The defaults of WriteToMDS.
+DEFAULTS: dict[str, Any] = {
+    'compression': None,
+    'hashes': None,
+    'size_limit': '64mb',
+    'key': None,
+    'order': 'shuffled',
+    'seed': 0,
+    'num_shards': None,
+    'split': None,
+    'drop_split_column': False,
+    'extra': 'error',
+    'spill': 'auto',
+    'if_exists': 'error',
+    'allow_empty': False,
+}
+
+
 def options(out: Any, columns: dict[str, str] = COLUMNS, **given: Any) -> WriteOptions:
     """Checked options; those that are not given are the defaults of WriteToMDS."""
-    defaults: dict[str, Any] = {
-        'compression': None,
-        'hashes': None,
-        'size_limit': '64mb',
-        'key': None,
-        'order': 'shuffled',
-        'seed': 0,
-        'num_shards': None,
-        'spill': 'auto',
-        'if_exists': 'error',
-        'allow_empty': False,
-    }
-    return make_options(out, columns, **{**defaults, **given})
+    return make_options(out, columns, **{**DEFAULTS, **given})
 
 
 def config(capacity: int | None = None, **given: Any) -> ShardConfig:
@@ -55,10 +62,16 @@ def encoded(value: bytes) -> bytes:
 
 def block(rows: Sequence[Row], keyed: bool = True, folder: str | None = None) -> bytes:
     """A block of these samples, inline or spilled into a folder."""
+    return pack(rows, keyed, folder).block
+
+
+def pack(rows: Sequence[Row], keyed: bool = True, folder: str | None = None) -> blocks.Packed:
+    """These samples as a packed block."""
     first = np.array([row[0] for row in rows], np.uint64)
     second = np.array([row[1] for row in rows], np.uint64) if keyed else None
     made = blocks.Block(Samples.of([row[2] for row in rows]), first, second)
-    return blocks.inline(made) if folder is None else blocks.spill(made, folder)
+    (packed,) = blocks.pack(made, folder)
+    return packed
 
 
 def rows_of(packed: bytes) -> list[Row]:
@@ -78,4 +91,10 @@ def store(
     out: str, parts: Sequence[bytes], shard_config: ShardConfig, number: int = 0
 ) -> list[Fragment]:
     """Writes the shards of the blocks of one range."""
-    return store_range(out, shard_config, gather(parts, shard_config.capacity), number)
+    gathered = gather(parts, shard_config.capacity)
+    return store_range(with_config(out, shard_config), '', gathered, number)
+
+
+def with_config(out: str, shard_config: ShardConfig) -> WriteOptions:
+    """Options with this config."""
+    return replace(options(out), config=shard_config)

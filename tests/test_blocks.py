@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from beam_mds import StorageError, blocks, planning
 from beam_mds.format.shard import SAMPLE_OVERHEAD
 from beam_mds.planning import Plan
-from tests.building import Row, block, rows_of
+from tests.building import Row, block, pack, rows_of
 
 _hashes = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 3))
-_rows = st.lists(st.tuples(_hashes, _hashes, st.binary(max_size=50)), max_size=30)
+_rows = st.lists(st.tuples(_hashes, _hashes, st.binary(max_size=50)), min_size=1, max_size=30)
 _quick = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -59,10 +59,9 @@ def test_positions_are_read_without_the_samples(
     tmp_path: Path, rows: list[Row], keyed: bool, spilled: bool
 ) -> None:
     rows = rows if keyed else unkeyed(rows)
-    packed = block(rows, keyed, str(tmp_path) if spilled else None)
+    packed = pack(rows, keyed, str(tmp_path) if spilled else None)
     expected = by_position(rows)
-    light = packed if spilled else blocks.positions_only(blocks.load(packed))
-    for where in (blocks.positions(packed), blocks.positions(light)):
+    for where in (blocks.positions(packed.block), blocks.positions(packed.where)):
         assert list(zip(where.first.tolist(), where.second.tolist(), strict=True)) == [
             row[:2] for row in expected
         ]
@@ -73,8 +72,7 @@ def test_positions_are_read_without_the_samples(
 
 @pytest.mark.parametrize('keyed', [False, True])
 def test_positions_alone_are_small(keyed: bool) -> None:
-    light = blocks.positions_only(blocks.load(block(LARGE[1], keyed)))
-    assert len(light) < 20 * 20 + 30
+    assert len(pack(LARGE[1], keyed).where) < 20 * 20 + 30
 
 
 @pytest.mark.parametrize('spilled', [False, True])

@@ -18,10 +18,11 @@ from beam_mds import (
     read_samples,
     storage,
 )
-from beam_mds.commit import check_target, commit
+from beam_mds.commit import Counts, commit
 from beam_mds.format import Samples
 from beam_mds.options import WriteOptions
 from beam_mds.shardfile import Fragment, store_shard
+from beam_mds.target import check_target
 from tests.building import encoded, options
 from tests.faulty import Fault, Faults
 
@@ -42,7 +43,7 @@ class Written:
         self.target = check_target(self.options, 'beside')
         self.values = [[b'%d' % number] * (number + 1) for number in range(3)]
         self.fragments: list[Fragment] = [
-            store_shard(out, self.options.config, [_samples(values)], number)
+            store_shard(self.options, '', [_samples(values)], number)
             for number, values in enumerate(self.values)
         ]
         self.count = sum(map(len, self.values))
@@ -52,9 +53,13 @@ class Written:
             'options': self.options,
             'target': self.target,
             'fragments': self.fragments,
-            'encoded': self.count,
+            'counts': counts_of(self.count),
         }
         return commit(**{**arguments, **changed})
+
+
+def counts_of(encoded: int) -> Counts:
+    return Counts(encoded, encoded, 0)
 
 
 def _samples(values: list[bytes]) -> Samples:
@@ -103,11 +108,8 @@ def test_the_index_lists_all_shards_in_the_order_of_the_plan_and_is_readable(out
 def test_parts_of_a_range_follow_each_other_and_numbers_sort_as_numbers(tmp_path: Path) -> None:
     given = options(tmp_path)
     places = [(number, part) for number in (0, 2, 10, 123456) for part in (0, 1, 10)]
-    fragments = [
-        store_shard(given.out, given.config, [_samples([b'%d.%d' % place])], *place)
-        for place in places
-    ]
-    ordered = commit(given, check_target(given, None), fragments[::-1], len(fragments))
+    fragments = [store_shard(given, '', [_samples([b'%d.%d' % place])], *place) for place in places]
+    ordered = commit(given, check_target(given, None), fragments[::-1], counts_of(len(fragments)))
     assert [(fragment.number, fragment.part) for fragment in ordered] == places
 
 
@@ -155,7 +157,7 @@ def test_a_difference_in_counts_publishes_nothing(
     written: Written, faults: Faults, difference: int
 ) -> None:
     with pytest.raises(LostSamplesError) as caught:
-        written.commit(encoded=written.count + difference)
+        written.commit(counts=counts_of(written.count + difference))
     assert str(caught.value) == (
         f'{written.count + difference} samples were encoded, the shards hold {written.count}: the '
         'runner lost or repeated some on the way, so no index was published in '
@@ -207,7 +209,7 @@ def test_many_missing_shards_make_a_short_message(written: Written) -> None:
         for fragment in fragments
     ]
     with pytest.raises(StorageError, match='and 84 more') as caught:
-        written.commit(fragments=lost, encoded=len(lost))
+        written.commit(fragments=lost, counts=counts_of(len(lost)))
     assert len(str(caught.value)) < 600
 
 
@@ -232,7 +234,7 @@ def test_an_index_that_appeared_meanwhile_stays_as_it_is(out: str) -> None:
     put(out, 'index.json', b'of another job')
     put(out, OURS[0])
     before = storage.list_folder(out)
-    with pytest.raises(TargetError, match=r'index\.json appeared while this job was running'):
+    with pytest.raises(TargetError, match=r'index\.json appeared or changed while this job'):
         made.commit()
     assert storage.read(f'{out}/index.json') == b'of another job'
     assert storage.list_folder(out) == before
@@ -333,20 +335,20 @@ def test_spill_folders_never_match_what_is_taken_for_a_shard(tmp_path: Path) -> 
 def test_no_samples_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     given = options(tmp_path / 'out')
     with pytest.raises(EmptyInputError, match=r'no sample to write .*allow_empty=True'):
-        commit(given, check_target(given, 'beside'), [], 0)
+        commit(given, check_target(given, 'beside'), [], counts_of(0))
     assert not (tmp_path / 'out').exists()
 
 
 def test_no_samples_are_a_success_without_an_index_when_allowed(tmp_path: Path) -> None:
     given = options(tmp_path / 'out', allow_empty=True)
-    assert commit(given, check_target(given, 'beside'), [], 0) == []
+    assert commit(given, check_target(given, 'beside'), [], counts_of(0)) == []
     assert not (tmp_path / 'out').exists()
 
 
 def test_allow_empty_does_not_excuse_lost_samples(tmp_path: Path) -> None:
     given = options(tmp_path / 'out', allow_empty=True)
     with pytest.raises(LostSamplesError):
-        commit(given, check_target(given, 'beside'), [], 1)
+        commit(given, check_target(given, 'beside'), [], counts_of(1))
 
 
 # The target

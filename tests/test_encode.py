@@ -64,7 +64,7 @@ def encode(
 
 def rows(result: Encoded) -> list[Row]:
     """All samples of all blocks with their positions, sorted."""
-    return sorted(row for packed in result.blocks for row in rows_of(packed))
+    return sorted(row for packed in result.packed for row in rows_of(packed.block))
 
 
 def expected_rows(given_options: WriteOptions, samples: list[Sample]) -> list[tuple[int, bytes]]:
@@ -118,11 +118,11 @@ def test_many_samples_become_several_blocks_and_none_is_lost(tmp_path: Path, spi
     ).cast(pa.binary())
     table = pa.table({'data': values, 'n': pa.array(range(count))})
     result = encode(checked, [table], str(tmp_path / 'runs') if spilled else None)
-    assert len(result.blocks) >= 2
+    assert len(result.packed) >= 2
     assert sum(map(len, result.sizes)) == count
     seen: Counter[bytes] = Counter()
-    for packed in result.blocks:
-        loaded = blocks.load(packed)
+    for packed in result.packed:
+        loaded = blocks.load(packed.block)
         assert (np.diff(loaded.first.astype(object)) >= 0).all()
         seen.update(bytes(sample[4:12]) for sample in loaded.samples)
     assert len(seen) == count
@@ -140,14 +140,14 @@ def test_positions_and_histograms_tell_of_the_same_samples(tmp_path: Path) -> No
         checked = options(tmp_path / 'out', COLUMNS, key=key)
         for spill in (None, str(tmp_path / 'runs')):
             result = encode(checked, samples, spill)
-            found = [blocks.positions(packed) for packed in result.positions]
+            found = [blocks.positions(packed.where) for packed in result.packed]
             pairs = sorted(
                 pair
                 for where in found
                 for pair in zip(where.first.tolist(), where.second.tolist(), strict=True)
             )
             assert pairs == [row[:2] for row in rows(result)]
-            histogram = planning.Histogram.merged(result.histograms)
+            histogram = planning.Histogram.merged([one for _, one in result.histograms])
             total = sum(len(row[2]) + OVERHEAD for row in rows(result))
             assert int(histogram.weights.sum()) == total
             assert sum(int(where.weights.sum()) for where in found) == total
@@ -339,7 +339,9 @@ def test_in_arrival_order_samples_of_one_kind_of_element_keep_their_order(tmp_pa
         result = encode(checked, elements)
         flat = [s for shard in stored_samples(checked, result.fragments) for s in shard]
         assert flat == samples[: len(flat)]
-        assert len(samples) - len(flat) == sum(len(blocks.load(b).first) for b in result.blocks)
+        assert len(samples) - len(flat) == sum(
+            len(blocks.load(p.block).first) for p in result.packed
+        )
 
 
 def test_in_arrival_order_only_the_next_sample_that_does_not_fit_closes_a_shard(

@@ -11,25 +11,13 @@ from hypothesis import strategies as st
 
 from beam_mds import ColumnsError, OptionError
 from beam_mds.options import WriteOptions, make_options, parse_size
+from tests.building import DEFAULTS
 
-DEFAULTS: dict[str, Any] = {
-    'out': 'out',
-    'columns': {'text': 'str', 'label': 'int32'},
-    'compression': None,
-    'hashes': None,
-    'size_limit': '64mb',
-    'key': None,
-    'order': 'shuffled',
-    'seed': 0,
-    'num_shards': None,
-    'spill': 'auto',
-    'if_exists': 'error',
-    'allow_empty': False,
-}
+COLUMNS = {'text': 'str', 'label': 'int32'}
 
 
 def options(**given_options: Any) -> WriteOptions:
-    return make_options(**{**DEFAULTS, **given_options})
+    return make_options(**{'out': 'out', 'columns': COLUMNS, **DEFAULTS, **given_options})
 
 
 def error_of(**given_options: Any) -> str:
@@ -148,14 +136,13 @@ def test_an_unknown_order_is_refused_with_those_that_exist(order: Any) -> None:
 
 @pytest.mark.parametrize('value', ['ignore', '', None, True, []])
 def test_an_unknown_if_exists_is_refused(value: Any) -> None:
-    assert error_of(if_exists=value) == f"if_exists={value!r} is unknown: expected 'error'"
+    assert error_of(if_exists=value) == (
+        f"if_exists={value!r} is unknown: expected 'error' or 'overwrite' or 'append'"
+    )
 
 
-@pytest.mark.parametrize(
-    ('name', 'value'), [('order', 'sorted'), ('if_exists', 'overwrite'), ('if_exists', 'append')]
-)
-def test_what_comes_later_is_refused_as_not_available_yet(name: str, value: str) -> None:
-    assert f'{name}={value!r} is not available yet: expected ' in error_of(**{name: value})
+def test_what_comes_later_is_refused_as_not_available_yet() -> None:
+    assert "order='sorted' is not available yet: expected " in error_of(order='sorted')
 
 
 @pytest.mark.parametrize('key', ['nope', '', 3, ['text'], b'text'])
@@ -255,3 +242,57 @@ def test_a_spill_that_is_neither_is_refused(spill: Any) -> None:
 def test_options_touch_no_storage(tmp_path: Path) -> None:
     options(out=tmp_path / 'new', spill=tmp_path / 'runs')
     assert list(tmp_path.iterdir()) == []
+
+
+# split
+
+
+@pytest.mark.parametrize('split', [3, b'text', ['text'], 1.5])
+def test_a_split_that_is_no_column_and_no_function_is_refused(split: Any) -> None:
+    assert error_of(split=split) == (
+        f'split must be a column or a function of the sample, got {split!r}'
+    )
+
+
+def test_a_split_column_that_no_sample_could_have_is_refused() -> None:
+    assert error_of(split='lang') == (
+        "split='lang' is not in columns: add it there, or leave it out of the samples with "
+        'drop_split_column=True'
+    )
+    for more in ({'drop_split_column': True}, {'extra': 'ignore'}):
+        assert options(split='lang', **more).split == 'lang'
+
+
+def test_a_dropped_split_column_is_none_of_the_dataset() -> None:
+    dropped = options(split='label', drop_split_column=True)
+    assert dropped.config.columns.as_dict() == {'text': 'str'}
+    assert dropped.ignore is not None
+    assert [dropped.ignore(name) for name in ('label', 'other')] == [True, False]
+
+
+def test_options_that_need_a_split_say_so() -> None:
+    assert error_of(drop_split_column=True) == 'drop_split_column needs a column as split, got None'
+    assert error_of(split=str, drop_split_column=True).startswith(
+        'drop_split_column needs a column as split, got '
+    )
+    assert error_of(num_shards={'train': 3}) == 'num_shards as a dict needs split'
+
+
+def test_the_number_of_shards_can_differ_by_split() -> None:
+    some = options(split='text', num_shards={'train': 3, 'val/en': 1})
+    assert [some.shards_of(split) for split in ('train', 'val/en', 'test')] == [3, 1, None]
+    assert options(num_shards=4).shards_of('') == 4
+    assert 'num_shards[' in error_of(split='text', num_shards={'train': 0})
+    assert 'is no folder' in error_of(split='text', num_shards={'../x': 1})
+    assert 'size_limit=None' in error_of(split='text', num_shards={'a': 1}, size_limit=None)
+
+
+# extra
+
+
+def test_extra_columns_are_errors_or_ignored() -> None:
+    assert options().ignore is None
+    assert error_of(extra='drop') == "extra='drop' is unknown: expected 'error' or 'ignore'"
+    ignore = options(extra='ignore').ignore
+    assert ignore is not None
+    assert ignore('anything')

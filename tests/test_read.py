@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from beam_mds import FormatError, OptionError, StorageError, read_samples, storage
-from beam_mds.commit import check_target, commit
+from beam_mds.commit import Counts, commit
 from beam_mds.format import INDEX_NAME
 from beam_mds.read import read_index, read_shard
 from beam_mds.shardfile import store_shard
+from beam_mds.target import check_target
 from tests.building import options
 from tests.faulty import Fault, Faults
 
@@ -22,10 +23,10 @@ def make(out: str, compression: str | None = None) -> list[str]:
     given = options(out, COLUMNS, compression=compression, hashes=['sha1', 'xxh64'])
     target = check_target(given, None)
     fragments = [
-        store_shard(given.out, given.config, [given.config.columns.encode_batch(part)], number)
+        store_shard(given, '', [given.config.columns.encode_batch(part)], number)
         for number, part in enumerate((SAMPLES[:30], SAMPLES[30:]))
     ]
-    commit(given, target, fragments, len(SAMPLES))
+    commit(given, target, fragments, Counts(len(SAMPLES), len(SAMPLES), 0))
     return [fragment.stored.basename for fragment in fragments]
 
 

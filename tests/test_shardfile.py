@@ -23,7 +23,17 @@ from beam_mds.format import (
 from beam_mds.format import shard as shard_format
 from beam_mds.read import read_shard
 from beam_mds.shardfile import Fragment, store_shard
-from tests.building import OVERHEAD, Row, block, config, encoded, options, shards_of, store
+from tests.building import (
+    OVERHEAD,
+    Row,
+    block,
+    config,
+    encoded,
+    options,
+    shards_of,
+    store,
+    with_config,
+)
 from tests.faulty import Fault, Faults
 
 COMPRESSIONS = [None, 'br', 'bz2', 'gz', 'snappy', 'zstd', 'zstd:7']
@@ -150,7 +160,7 @@ def test_a_stored_shard_is_read_back_with_every_compression_and_hash(
     samples = [
         Samples.of([encoded(value) for value in part]) for part in (values[:99], values[99:])
     ]
-    fragment = store_shard(str(tmp_path), shard_config, samples, 12)
+    fragment = store_shard(with_config(str(tmp_path), shard_config), '', samples, 12)
 
     (file,) = tmp_path.iterdir()
     data = file.read_bytes()
@@ -220,7 +230,7 @@ def test_two_shards_of_one_range_with_the_same_samples_are_one_file_listed_twice
 
 def test_shards_in_arrival_order_have_names_of_their_own(tmp_path: Path) -> None:
     samples = [Samples.of([encoded(b'a')])]
-    names = {store_shard(str(tmp_path), config(), samples).stored.basename for _ in range(3)}
+    names = {store_shard(options(tmp_path), '', samples).stored.basename for _ in range(3)}
     assert len(names) == 3
     assert all(planning.OWN_SHARD.fullmatch(name) and len(name) == 42 for name in names)
 

@@ -208,7 +208,7 @@ def test_the_result_comes_after_the_index_and_tells_its_shards(order: str, tmp_p
 
     final = index.read_bytes()
     listed = [
-        (shard.stored.basename, shard.samples, shard.stored.bytes, shard.stored.hashes)
+        (shard.stored.basename, shard.samples, shard.stored.bytes, shard.stored.hashes, '')
         for shard in read_index(tmp_path)
     ]
     assert len(listed) > 3
@@ -302,6 +302,8 @@ def test_display_data_has_every_option(tmp_path: Path) -> None:
         'order': 'shuffled',
         'seed': 5,
         'num_shards': 4,
+        'drop_split_column': False,
+        'extra': 'error',
         'if_exists': 'error',
         'spill': str(tmp_path / 'spill'),
         'allow_empty': True,

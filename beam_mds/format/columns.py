@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -16,6 +16,7 @@ from beam_mds.format.samples import Allocate, Samples, allocate, join_columns
 
 Sample: TypeAlias = Mapping[str, Any]
 Batch: TypeAlias = Sequence[Sample] | pa.RecordBatch | pa.Table
+Ignore: TypeAlias = Callable[[str], bool]
 
 _ARROW = (pa.RecordBatch, pa.Table)
 
@@ -93,12 +94,16 @@ class Columns:
         """
         return self.encode_batch([sample]).bytes.tobytes()
 
-    def encode_batch(self, batch: Batch, allocate: Allocate = allocate) -> Samples:
+    def encode_batch(
+        self, batch: Batch, allocate: Allocate = allocate, ignore: Ignore | None = None
+    ) -> Samples:
         """Encodes many samples at once, column by column.
 
         Args:
             batch: Mappings, or Arrow columns of equal length.
             allocate: Gives the buffer for the samples' bytes.
+            ignore: Tells of a name that is no column whether samples may have it; none may
+                when it is None.
 
         Returns:
             The samples in the batch's order.
@@ -107,15 +112,38 @@ class Columns:
             EncodingError: The first sample that cannot be held, with its row, column and reason.
         """
         try:
-            return self._encode(batch, allocate)
+            return self.encode_rows(batch, allocate, ignore)
         except EncodingError as error:
-            raise self._first_error(batch, error) from error.__cause__
+            raise self._first_error(batch, error, ignore) from error.__cause__
+
+    def encode_rows(
+        self, batch: Batch, allocate: Allocate = allocate, ignore: Ignore | None = None
+    ) -> Samples:
+        """Like `encode_batch`, but of a batch with a bad sample the error does not say which.
+
+        Raises:
+            EncodingError: A sample cannot be held; the column and the reason are named.
+        """
+        columns: list[tuple[list[Part], bool]] = []
+        for name, encoding, values in zip(
+            self.names, self.encodings, self._columns_of(batch, ignore), strict=True
+        ):
+            columns.append((_encoded(name, encoding, values), encoding.size is None))
+        return join_columns(columns, len(batch), allocate)
 
     def encode_column(self, name: str, batch: Batch) -> Samples:
-        """Encodes one column of many samples: its bytes alone, as they stand in the samples."""
+        """Encodes one column of many samples: its bytes alone, as they stand in the samples.
+
+        Raises:
+            EncodingError: A value cannot be held; the column and the reason are named.
+        """
         at = self.names.index(name)
-        values = list(self._columns_of(batch))[at]
-        return join_columns([(self.encodings[at].encode_column(values), False)], len(batch))
+        values = (
+            _one_chunk(batch.column(name))
+            if isinstance(batch, _ARROW)
+            else list(map(self._getters[at], batch))
+        )
+        return join_columns([(_encoded(name, self.encodings[at], values), False)], len(batch))
 
     def decode_sample(
         self, data: bytes | memoryview, only: Iterable[str] | None = None
@@ -149,22 +177,10 @@ class Columns:
             raise FormatError(f'sample has {len(data)} bytes, its columns need {at}')
         return sample
 
-    def _encode(self, batch: Batch, allocate: Allocate = allocate) -> Samples:
-        """Encodes a batch; an error does not name the row."""
-        columns: list[tuple[list[Part], bool]] = []
-        for name, encoding, values in zip(
-            self.names, self.encodings, self._columns_of(batch), strict=True
-        ):
-            try:
-                columns.append((encoding.encode_column(values), encoding.size is None))
-            except EncodingError as error:
-                raise EncodingError(error.reason, name, encoding.name) from error.__cause__
-        return join_columns(columns, len(batch), allocate)
-
-    def _columns_of(self, batch: Batch) -> Iterable[Values]:
+    def _columns_of(self, batch: Batch, ignore: Ignore | None = None) -> Iterable[Values]:
         """The values of each column, in the format's order."""
         if isinstance(batch, _ARROW):
-            self._check_names(batch.schema.names)
+            self._check_names(batch.schema.names, ignore)
             if len(set(batch.schema.names)) != len(batch.schema.names):
                 names = batch.schema.names
                 twice = next(name for name in self.names if names.count(name) > 1)
@@ -172,58 +188,63 @@ class Columns:
             return [_one_chunk(batch.column(name)) for name in self.names]
         # Only a plain dict is known to have no answer for a missing key (a defaultdict would even
         # change), so the names of anything else are compared before a value is asked for.
-        if types_of(batch) != {dict} or set(map(len, batch)) != {len(self.names)}:
-            self._check_samples(batch)
+        plain = types_of(batch) == {dict}
+        if not plain or (ignore is None and set(map(len, batch)) != {len(self.names)}):
+            self._check_samples(batch, ignore)
         try:
             # Column by column: a tuple per row would cost five times as much.
             return [list(map(value_of, batch)) for value_of in self._getters]
         except KeyError:
-            self._check_samples(batch)
+            self._check_samples(batch, ignore)
             raise
 
-    def _check_samples(self, batch: Sequence[Sample]) -> None:
+    def _check_samples(self, batch: Sequence[Sample], ignore: Ignore | None) -> None:
         for sample in cast('Sequence[Any]', batch):
             if not isinstance(sample, Mapping):
                 raise EncodingError(
                     f'{describe(sample)} is no sample: expected a dict, or many at once as a '
                     'pyarrow.RecordBatch or Table'
                 )
-            self._check_names(sample)
+            self._check_names(sample, ignore)
 
-    def _check_names(self, given: Iterable[Any]) -> None:
+    def _check_names(self, given: Iterable[Any], ignore: Ignore | None) -> None:
         names = set(given)
         if missing := sorted(self._name_set - names):
             raise EncodingError('the sample has no such column', missing[0])
-        if extra := sorted(names - self._name_set, key=str):
+        extra = sorted(names - self._name_set, key=str)
+        if extra := [name for name in extra if ignore is None or not ignore(name)]:
             raise EncodingError(
                 'the sample has this column, the dataset has not: drop it or add it to columns',
                 str(extra[0])[:80],
             )
 
-    def _error_of(self, batch: Batch) -> EncodingError | None:
+    def _error_of(self, batch: Batch, ignore: Ignore | None) -> EncodingError | None:
         """What is wrong with a batch, if anything."""
         try:
-            self._encode(batch)
+            self.encode_rows(batch, ignore=ignore)
         except EncodingError as error:
             return error
         return None
 
-    def _first_error(self, batch: Batch, error: EncodingError) -> EncodingError:
+    def _first_error(
+        self, batch: Batch, error: EncodingError, ignore: Ignore | None
+    ) -> EncodingError:
         """The error of the first bad sample, found by halving a batch that has one."""
         low, high = 0, len(batch)
         while high - low > 1:
             middle = (low + high) // 2
-            if self._error_of(_rows(batch, low, middle)) is None:
+            if self._error_of(rows_of(batch, low, middle), ignore) is None:
                 low = middle
             else:
                 high = middle
-        found = self._error_of(_rows(batch, low, high))
+        found = self._error_of(rows_of(batch, low, high), ignore)
         if found is None or high == 0:  # not of one sample: a wrong Arrow type and no rows
             return EncodingError(error.reason, error.column, error.encoding)
         return EncodingError(found.reason, found.column, found.encoding, low)
 
 
-def _rows(batch: Batch, start: int, stop: int) -> Batch:
+def rows_of(batch: Batch, start: int, stop: int) -> Batch:
+    """Samples start to stop - 1 of a batch."""
     return batch.slice(start, stop - start) if isinstance(batch, _ARROW) else batch[start:stop]
 
 
@@ -246,6 +267,13 @@ def _named(name: str, encoding: str) -> Encoding:
         return get_encoding(encoding)
     except ColumnsError as error:
         raise ColumnsError(f'column {name!r}: {error}') from None
+
+
+def _encoded(name: str, encoding: Encoding, values: Values) -> list[Part]:
+    try:
+        return encoding.encode_column(values)
+    except EncodingError as error:
+        raise EncodingError(error.reason, name, encoding.name) from error.__cause__
 
 
 def _decoded(name: str, encoding: Encoding, data: bytes) -> Any:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from beam_mds.errors import FormatError, MDSError
 from beam_mds.format.shard import ShardConfig
 
 INDEX_NAME = 'index.json'
+
+Entry: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,22 @@ class ShardInfo:
 
 def dump_index(shards: Sequence[ShardInfo]) -> bytes:
     """The bytes of an index.json that lists these shards in this order."""
-    listed = [
-        {
-            **shard.config.as_dict(),
-            'samples': shard.samples,
-            'raw_data': asdict(shard.raw_data),
-            'zip_data': asdict(shard.zip_data) if shard.zip_data else None,
-        }
-        for shard in shards
-    ]
-    return json.dumps({'shards': listed, 'version': 2}, sort_keys=True).encode()
+    return dump_entries([entry_of(shard) for shard in shards])
+
+
+def entry_of(shard: ShardInfo) -> Entry:
+    """A shard as index.json has it."""
+    return {
+        **shard.config.as_dict(),
+        'samples': shard.samples,
+        'raw_data': asdict(shard.raw_data),
+        'zip_data': asdict(shard.zip_data) if shard.zip_data else None,
+    }
+
+
+def dump_entries(entries: Sequence[Entry]) -> bytes:
+    """The bytes of an index.json with these entries."""
+    return json.dumps({'shards': entries, 'version': 2}, sort_keys=True).encode()
 
 
 def parse_index(data: bytes) -> list[ShardInfo]:
@@ -73,14 +81,52 @@ def parse_index(data: bytes) -> list[ShardInfo]:
     Raises:
         FormatError: It is no MDS index of version 2, or a basename leaves the dataset's folder.
     """
+    return [shard for _, shard in parse_entries(data)]
+
+
+def parse_entries(data: bytes) -> list[tuple[Entry, ShardInfo]]:
+    """The shards that an index.json lists, each also as it stands there.
+
+    Raises:
+        FormatError: See `parse_index`.
+    """
     try:
         index = json.loads(data)
         if index['version'] != 2:
             raise FormatError(f'version {index["version"]!r}, expected 2')
-        return [_parse_shard(entry) for entry in index['shards']]
+        return [(entry, _parse_shard(entry)) for entry in index['shards']]
     except (KeyError, TypeError, ValueError) as error:
         kind = '' if isinstance(error, MDSError) else f'{type(error).__name__}: '
         raise FormatError(f'no MDS index: {kind}{error}') from error
+
+
+def stored_path(entry: Entry) -> str:
+    """The stored file of an entry, relative to the folder of its index."""
+    path: str = (entry['zip_data'] or entry['raw_data'])['basename']
+    return path
+
+
+def folder_of(entry: Entry) -> str:
+    """The folder of an entry's stored file, relative to that of its index; empty for the same."""
+    return stored_path(entry).rpartition('/')[0]
+
+
+def moved_entry(entry: Entry, folder: str, *, back: bool = False) -> Entry:
+    """An entry of the index in a sub-folder, for an index above it, or the other way round.
+
+    Args:
+        entry: The entry.
+        folder: The sub-folder, as a relative posix path; empty for none.
+        back: The entry is of the index above, and wanted for the one in the sub-folder.
+    """
+    prefix = f'{folder}/' if folder else ''
+    moved = dict(entry)
+    for name in ('raw_data', 'zip_data'):
+        if file := entry[name]:
+            path = file['basename']
+            path = path.removeprefix(prefix) if back else prefix + path
+            moved[name] = {**file, 'basename': path}
+    return moved
 
 
 def _parse_shard(entry: dict[str, Any]) -> ShardInfo:

@@ -184,9 +184,11 @@ def test_the_first_bad_row_is_found_without_encoding_row_by_row(
     columns = Columns({'a': 'str'})
     batch = [{'a': 'x'}] * 4096 + [{'a': 5}]
     calls = []
-    encode = columns._encode
+    encode = columns.encode_rows
     monkeypatch.setattr(
-        columns, '_encode', lambda part, *args: (calls.append(len(part)), encode(part, *args))[1]
+        columns,
+        'encode_rows',
+        lambda part, *args, **more: (calls.append(len(part)), encode(part, *args, **more))[1],
     )
 
     with pytest.raises(EncodingError):
