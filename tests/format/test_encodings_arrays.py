@@ -54,7 +54,7 @@ def test_vectors_of_every_length_class_give_the_bytes_of_single_ones(encoding: s
 
 
 @pytest.mark.parametrize('dtype', DTYPES)
-@pytest.mark.parametrize('kind', [pa.list_, pa.large_list])
+@pytest.mark.parametrize('kind', [pa.list_, pa.large_list, pa.list_view, pa.large_list_view])
 def test_arrow_lists_are_vectors_of_their_type(dtype: str, kind: Any) -> None:
     arrays = [np.arange(size).astype(dtype) for size in (9, 1, 3, 2, 9)]
     column = pa.array(arrays, kind(pa.from_numpy_dtype(dtype)))
@@ -64,6 +64,15 @@ def test_arrow_lists_are_vectors_of_their_type(dtype: str, kind: Any) -> None:
         assert encode_arrow(encoding, column.slice(1, 3)) == encode_each(encoding, arrays[1:4])
         halves = pa.chunked_array([column[:2], column[2:2], column[2:]], column.type)
         assert encode_arrow(encoding, halves) == encode_each(encoding, arrays)
+
+
+def test_arrow_list_views_in_any_order_are_vectors() -> None:
+    numbers = pa.array([1, 2, 3, 4, 5], pa.int16())
+    column = pa.ListViewArray.from_arrays([3, 0, 1], [2, 3, 1], numbers)
+    arrays = [np.array(row, np.int16) for row in ([4, 5], [1, 2, 3], [2])]
+
+    assert encode_arrow('ndarray:int16', column) == encode_each('ndarray:int16', arrays)
+    assert encode_arrow('ndarray', column[1:]) == encode_each('ndarray', arrays[1:])
 
 
 def test_arrow_lists_of_one_length_fill_a_fixed_shape() -> None:
@@ -139,6 +148,34 @@ def test_any_memory_layout_and_byte_order_comes_back_equal(encoding: str, array:
     assert array.dtype == before.dtype
 
 
+@given(data=st.data(), dtype=DTYPE, shape=SHAPE)
+def test_lists_of_numbers_are_arrays_where_the_dtype_is_given(
+    data: st.DataObject, dtype: str, shape: tuple[int, ...]
+) -> None:
+    arrays = data.draw(st.lists(hnp.arrays(dtype, shape), min_size=1, max_size=4))
+    lists = [array.tolist() for array in arrays]
+
+    for encoding in (f'ndarray:{dtype}', f'ndarray:{dtype}:{",".join(map(str, shape))}'):
+        assert encode_list(encoding, lists) == encode_list(encoding, arrays)
+        assert encode_each(encoding, [tuple(row) for row in lists]) == encode_each(encoding, arrays)
+        mixed = [lists[0], *arrays]
+        assert encode_list(encoding, mixed) == encode_list(encoding, [arrays[0], *arrays])
+
+
+def test_large_integers_in_a_list_are_exact() -> None:
+    values = [2**64 - 1, 0, np.uint64(2**63 + 1), True]
+
+    assert round_trip('ndarray:uint64', values).tolist() == [2**64 - 1, 0, 2**63 + 1, 1]
+
+
+def test_lists_of_different_lengths_are_vectors() -> None:
+    lists = [[1, 2], [3], [4, 5, 6]]
+
+    assert encode_list('ndarray:uint8', lists) == encode_each(
+        'ndarray:uint8', [np.uint8(row) for row in lists]
+    )
+
+
 def test_big_endian_vectors_of_different_lengths_come_back_equal() -> None:
     arrays = [np.arange(size, dtype='>u2') for size in (3, 1)]
     plain = [array.astype(np.uint16) for array in arrays]
@@ -163,6 +200,24 @@ def test_big_endian_vectors_of_different_lengths_come_back_equal() -> None:
         ('ndarray:int8:2,3', np.zeros((3, 2), np.int8), 'array of shape (3, 2), expected (2, 3)'),
         ('ndarray:int8:2', np.array(5, np.int8), 'array of shape (), expected (2,)'),
         ('ndarray', [1, 2], 'list [1, 2] is not a numpy array (numpy.asarray(value, dtype) makes'),
+        ('ndarray:int8', [1, 128], 'list [1, 128] has a number that does not fit int8'),
+        ('ndarray:uint64', [-1], 'list [-1] has a number that does not fit uint64'),
+        ('ndarray:int64', [2**63], 'has a number that does not fit int64'),
+        ('ndarray:uint64', [2**64], 'is not a list of numbers for uint64'),
+        ('ndarray:uint64', [2**63, -1], 'is not a list of numbers for uint64'),
+        ('ndarray:uint64', [2**63, 1.0], 'is not a list of numbers for uint64'),
+        ('ndarray:uint64', [[2**63], [0, 1]], 'has lists of different lengths inside one array'),
+        ('ndarray:int64', [1.0], 'list [1.0] is not a list of numbers for int64'),
+        ('ndarray:float32', [1e300], 'list [1e+300] has a number that does not fit float32'),
+        ('ndarray:float64', [2**53 + 1], 'has a number that does not fit float64'),
+        ('ndarray:float64', [2**63 - 1], 'has a number that does not fit float64'),
+        ('ndarray:float16', (70000,), 'tuple (70000,) has a number that does not fit float16'),
+        ('ndarray:int8', ['1'], "list ['1'] is not a list of numbers for int8"),
+        ('ndarray:int8', [1, None], 'list [1, None] is not a list of numbers for int8'),
+        ('ndarray:int8', [[1], [2, 3]], 'has lists of different lengths inside one array'),
+        ('ndarray:int64', [np.ma.masked_array([1, 2], [0, 1])], 'has a masked array inside a list'),
+        ('ndarray:int8', [], 'array of shape (0,): the format holds no array without elements'),
+        ('ndarray:int8:2', [1, 2, 3], 'array of shape (3,), expected (2,)'),
         ('ndarray', b'\xff\xfe', "bytes b'\\xff\\xfe' is not a numpy array"),
         ('ndarray', np.float32(1), 'numpy.float32 1.0 is not a numpy array'),
         ('ndarray', np.ma.masked_array([1, 2], [0, 1]), 'masked array with masked elements'),

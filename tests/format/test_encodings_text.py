@@ -192,7 +192,13 @@ def test_a_character_cut_in_two_by_arrow_rows_is_refused() -> None:
         ('str_int', pa.array([1.5]), 'float 1.5 is not an integer'),
         ('str_float', pa.array([1]), 'int 1 is not a float'),
         ('json', pa.array([dt.date(2020, 1, 1)]), 'is not JSON: date inside the value'),
-        ('json', pa.array([[('a', 1)]], pa.map_(pa.string(), pa.int8())), 'changes on the way'),
+        ('json', pa.array([[(1, 1)]], pa.map_(pa.int8(), pa.int8())), 'changes on the way'),
+        (
+            'json',
+            pa.array([[('a', 1), ('a', 2)]], pa.map_(pa.string(), pa.int8())),
+            'a map that has a key twice',
+        ),
+        ('json', pa.array([None], pa.map_(pa.string(), pa.int8())), 'the value is None (null)'),
         (
             'json',
             pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ['x', 'x']),
@@ -234,6 +240,14 @@ def test_json_from_arrow_structs_and_lists_is_that_of_dicts_and_lists() -> None:
 
     assert encode_arrow('json', pa.array(values)) == encode_list('json', values)
     assert list(map(json.loads, encode_list('json', values))) == values
+
+
+def test_json_from_arrow_maps_is_that_of_dicts() -> None:
+    values = [{'a': 1, 'b': None}, {}, {'c': 3}]
+    column = pa.array([list(value.items()) for value in values], pa.map_(pa.string(), pa.int8()))
+
+    assert encode_arrow('json', column) == encode_list('json', values)
+    assert encode_arrow('json', column[1:]) == encode_list('json', values[1:])
 
 
 @given(value=st.integers())

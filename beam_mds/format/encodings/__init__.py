@@ -14,10 +14,11 @@ from beam_mds.format.encodings.base import Encoding, Part, Values
 from beam_mds.format.encodings.images import ImageList, Jpeg, JpegArray, Pil, Png
 from beam_mds.format.encodings.scalars import Float, Integer
 from beam_mds.format.encodings.text import Bytes, Json, Pickle, Str, StrDecimal, StrFloat, StrInt
+from beam_mds.format.encodings.times import Int64
 
 __all__ = ['ENCODINGS', 'Encoding', 'Part', 'Values', 'get_encoding']
 
-_INTEGERS = ('uint8', 'uint16', 'uint32', 'uint64', 'int8', 'int16', 'int32', 'int64')
+_INTEGERS = ('uint8', 'uint16', 'uint32', 'uint64', 'int8', 'int16', 'int32')
 
 # Name -> what makes the codec.
 ENCODINGS: dict[str, Callable[[], Encoding]] = {
@@ -26,6 +27,7 @@ ENCODINGS: dict[str, Callable[[], Encoding]] = {
     'int': partial(Integer, 'int', 'int64'),
     'ndarray': NDArray,
     **{name: partial(Integer, name) for name in _INTEGERS},
+    'int64': Int64,
     **{name: partial(Float, name) for name in ('float16', 'float32', 'float64')},
     'str_int': StrInt,
     'str_float': StrFloat,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_mds.errors import ColumnsError, EncodingError
 from beam_mds.format.encodings.base import (
@@ -23,6 +24,7 @@ from beam_mds.format.encodings.base import (
     bad_arrow_type,
     bad_value,
     decoded_dictionary,
+    is_list,
     plain,
     require_no_nulls,
     types_of,
@@ -40,7 +42,10 @@ _SHAPE_TYPES = ('<u1', '<u2', '<u4', '<u8')
 
 
 class NDArray(Encoding):
-    """numpy arrays of one of 11 types, any byte order and layout, at least one element."""
+    """numpy arrays of one of 11 types, any byte order and layout, at least one element.
+
+    With a dtype, lists and tuples of numbers (also nested) that all fit it are taken as well.
+    """
 
     def __init__(self, parameter: str | None = None) -> None:
         """Makes the encoding.
@@ -79,7 +84,11 @@ class NDArray(Encoding):
     def encode_column(self, values: Values) -> list[Part]:
         if isinstance(values, pa.Array):
             return self._from_arrow(values)
-        if types_of(values) != {np.ndarray} or len({(v.dtype, v.shape) for v in values}) != 1:
+        kinds = types_of(values)
+        if self.dtype is not None and kinds & {list, tuple}:
+            values = [self._checked(value) for value in values]
+            kinds = types_of(values)
+        if kinds != {np.ndarray} or len({(v.dtype, v.shape) for v in values}) != 1:
             return self._from_ragged(values)
         first = self._checked(values[0])
         return self._alike(np.stack(values).astype(first.dtype, copy=False))
@@ -103,17 +112,17 @@ class NDArray(Encoding):
         column, rows = values, len(values)
         sides: list[int] = []
         lengths: npt.NDArray[np.int64] | None = None
-        while _is_list(values.type):
+        while is_list(values.type):
             values = _without_nulls(values)
             if pa.types.is_fixed_size_list(values.type):
                 sides.append(values.type.list_size)
             else:
-                lengths = np.diff(values.offsets.to_numpy()).astype(np.int64)
+                lengths = pc.list_value_length(values).to_numpy().astype(np.int64)
             values = values.flatten()
         numbers = self._arrow_numbers(values)
         dtype = numbers.dtype
         nested = lengths is not None and len(lengths) != rows
-        if lengths is not None and (nested or sides or _is_list(column.type.value_type)):
+        if lengths is not None and (nested or sides or is_list(column.type.value_type)):
             return super().encode_column([_nested(row, dtype) for row in column.to_pylist()])
         if not rows:
             return [Part(np.empty((0, self.size or 0), np.uint8))]
@@ -174,6 +183,8 @@ class NDArray(Encoding):
     def _checked(self, value: Any) -> npt.NDArray[Any]:
         """The array in C order and little-endian, or an error that says what is wrong."""
         value = plain(value)
+        if self.dtype is not None and isinstance(value, (list, tuple)):
+            value = _array_of(value, self.dtype)
         if not isinstance(value, np.ndarray):
             raise bad_value(value, 'is not a numpy array (numpy.asarray(value, dtype) makes one)')
         if value.dtype.name not in DTYPES:
@@ -208,6 +219,39 @@ class NDArray(Encoding):
         return head + bytes([len(shape) << 2 | item]) + sides
 
 
+def _array_of(values: list[Any] | tuple[Any, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A list of numbers as an array: integers exact, floats rounded to the type's precision."""
+    try:
+        array = np.array(values)
+    except ValueError:
+        raise bad_value(values, 'has lists of different lengths inside one array') from None
+    if not array.size:
+        return array.astype(dtype)
+    if dtype == np.uint64 and array.dtype.kind == 'f':  # numpy's choice for 0 next to 2**63
+        items = np.array(values, object)
+        whole = all(isinstance(item, (int, np.integer)) for item in items.flat)
+        if whole and items.min() >= 0 and items.max() < 2**64:
+            return items.astype(dtype)
+    if array.ndim > 1 and any(isinstance(row, np.ma.MaskedArray) for row in values):
+        raise bad_value(values, 'has a masked array inside a list')
+    if array.dtype.kind not in ('biuf' if dtype.kind == 'f' else 'biu'):
+        raise bad_value(values, f'is not a list of numbers for {dtype.name}')
+    if array.dtype == dtype:
+        return array
+    with np.errstate(over='ignore'):
+        fitted = array.astype(dtype)
+    if array.dtype.kind == 'f':
+        fits = bool((np.isinf(fitted) == np.isinf(array)).all())
+    elif dtype.kind == 'f':
+        fits = fitted.tolist() == array.tolist()  # Python compares int with float exactly
+    else:
+        info = np.iinfo(dtype)
+        fits = info.min <= int(array.min()) and int(array.max()) <= info.max
+    if not fits:
+        raise bad_value(values, f'has a number that does not fit {dtype.name}')
+    return fitted
+
+
 def _without_nulls(array: pa.Array) -> pa.Array:
     require_no_nulls(array)
     return array
@@ -219,12 +263,6 @@ def _nested(row: list[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         return np.array(row, dtype)
     except ValueError:
         raise EncodingError('lists of different lengths inside one array') from None
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
 
 
 def _parse_dtype(text: str) -> np.dtype[Any]:

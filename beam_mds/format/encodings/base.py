@@ -124,6 +124,17 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds lists (of any width, of one size, or as views)."""
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
+
+
 def types_of(values: Sequence[Any]) -> set[type]:
     """The exact types of the values: at C speed, what decides whether a column is plain."""
     return set(map(type, values))

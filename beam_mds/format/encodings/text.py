@@ -26,6 +26,7 @@ from beam_mds.format.encodings.base import (
     null_value,
     offsets_of,
     plain,
+    python_values,
     require_no_nulls,
     types_of,
 )
@@ -155,7 +156,8 @@ class Json(Encoding):
 
     numpy numbers become the Python number of the same value, and an array at the top its nested
     list, as `MDSWriter` does. Refused: None (as in every encoding; inside a value it is fine), NaN
-    and infinity (not JSON), tuples, dicts with other keys, arrays inside a value, bytes.
+    and infinity (not JSON), tuples, dicts with other keys, arrays inside a value, bytes. An Arrow
+    column of maps is one of dicts.
     """
 
     name = 'json'
@@ -177,6 +179,20 @@ class Json(Encoding):
 
     def decode(self, data: bytes) -> Any:
         return json.loads(data.decode('utf-8'))
+
+    def encode_column(self, values: Values) -> list[Part]:
+        if isinstance(values, pa.Array) and pa.types.is_map(values.type):
+            values = [_map_dict(items) for items in python_values(values)]
+        return super().encode_column(values)
+
+
+def _map_dict(items: list[tuple[Any, Any]] | None) -> dict[Any, Any] | None:
+    if items is None:
+        return None
+    made = dict(items)
+    if len(made) != len(items):
+        raise EncodingError('a map that has a key twice')
+    return made
 
 
 def _json_number(value: Any) -> Any:
