@@ -1,4 +1,4 @@
-"""Batches: the elements of a bundle, put together to be encoded at once; no Beam here."""
+"""Batches: the elements of a bundle, put together to be encoded at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+
+from beam_mds.rows import as_dict
 
 # Bytes of samples that are encoded at once: small enough to stay in a processor's cache.
 BATCH_BYTES = 4 << 20
@@ -65,7 +67,7 @@ class Batcher:
             return []
         self.samples += len(rows)
         looked_at = rows[:: -(-len(rows) // _LOOKED_AT)]
-        size = sum(map(_size_of, looked_at)) // len(looked_at) + 1
+        size = sum(_size_of(as_dict(row) or row) for row in looked_at) // len(looked_at) + 1
         self._limit = max(1, min(BATCH_BYTES // size, 4 * len(rows), _MOST_ROWS))
         return [ElementBatch(rows, size * len(rows))]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,11 +15,13 @@ import xxhash
 from beam_mds.errors import EncodingError
 from beam_mds.format import Samples
 from beam_mds.format.columns import Batch, rows_of
-from beam_mds.format.samples import Allocate
+from beam_mds.format.encodings.base import describe, types_of
+from beam_mds.format.samples import Allocate, allocate
 from beam_mds.format.shard import SAMPLE_OVERHEAD, SHARD_CEILING
 from beam_mds.keys import key_bytes
 from beam_mds.options import WriteOptions
 from beam_mds.planning import UInt64s
+from beam_mds.rows import as_dict
 from beam_mds.splits import splits_of
 
 _ARROW = (pa.RecordBatch, pa.Table)
@@ -74,7 +76,7 @@ class Prepared:
 
 
 def prepare(
-    batch: Batch, options: WriteOptions, allocate: Allocate
+    batch: Batch, options: WriteOptions, allocate: Allocate = allocate
 ) -> tuple[list[Prepared], list[DeadLetter]]:
     """Encodes a batch and finds each sample's position and split.
 
@@ -115,10 +117,28 @@ def digests(samples: Samples, seed: int) -> UInt64s:
 
 
 def _prepare(batch: Batch, options: WriteOptions, allocate: Allocate) -> Prepared:
+    batch = _as_samples(batch)
     splits, codes = _splits(batch, options)
     samples = _encode(batch, options, allocate)
     first, second = _positions(batch, samples, options)
     return Prepared(samples, first, second, splits, codes)
+
+
+def _as_samples(batch: Batch) -> Batch:
+    """The batch with dicts in the place of beam.Row, NamedTuple and dataclass."""
+    if isinstance(batch, _ARROW) or types_of(batch) <= {dict}:
+        return batch
+    samples: list[Mapping[str, Any]] = []
+    for row, element in enumerate(batch):
+        sample = as_dict(element)
+        if sample is None:
+            raise EncodingError(
+                f'{describe(element)} is no sample: expected a dict, beam.Row, NamedTuple or '
+                'dataclass, or many samples at once as a pyarrow.RecordBatch or Table',
+                row=row,
+            )
+        samples.append(sample)
+    return samples
 
 
 def _splits(batch: Batch, options: WriteOptions) -> tuple[list[str], npt.NDArray[np.int64] | None]:
@@ -157,16 +177,11 @@ def _positions(
 
 def _dead_letter(batch: Batch, options: WriteOptions) -> DeadLetter | None:
     """The record of a batch of one bad sample, stage by stage."""
-    samples = Samples.empty()
-
-    def encode() -> None:
-        nonlocal samples
-        samples = _encode(batch, options, lambda size: np.empty(size, np.uint8))
-
     stages: list[tuple[str, Callable[[], Any]]] = [
-        ('split', lambda: _splits(batch, options)),
-        ('encode', encode),
-        ('key', lambda: _positions(batch, samples, options)),
+        ('encode', lambda: _as_samples(batch)),
+        ('split', lambda: _splits(_as_samples(batch), options)),
+        ('encode', lambda: _encode(_as_samples(batch), options, allocate)),
+        ('key', lambda: _positions(_as_samples(batch), Samples.empty(), options)),
     ]
     for stage, step in stages:
         try:
@@ -194,7 +209,8 @@ def _key(element: Any, options: WriteOptions) -> str | None:
     """The key of a refused sample, as far as it can be had."""
     key = options.key
     try:
-        value = key(element) if callable(key) else element.get(key)
+        sample: Any = as_dict(element)
+        value = key(sample) if callable(key) else sample.get(key)
     except Exception:  # noqa: BLE001 - the sample is bad: its key may be what is wrong with it
         return None
     return None if value is None else str(value)[:_SHOWN]

@@ -19,13 +19,11 @@ import collections.abc
 import dataclasses
 import datetime as dt
 import decimal
-import functools
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.typehints import typehints
@@ -36,6 +34,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from beam_mds.errors import ColumnsError
 from beam_mds.format.encodings.arrays import DTYPES
 from beam_mds.format.encodings.base import is_binary, is_list, is_text
+from beam_mds.rows import is_named_tuple
 
 if typing.TYPE_CHECKING:
     from types import EllipsisType
@@ -198,41 +197,8 @@ def infer_columns(
     }
 
 
-def as_dict(element: Any) -> Mapping[str, Any] | None:
-    """The fields of a sample by name, not to be changed; what is in them is not copied.
-
-    Args:
-        element: A Mapping, which is returned as it is, a `beam.Row`, a NamedTuple or a dataclass.
-
-    Returns:
-        None when the element is none of these.
-    """
-    kind: Any = type(element)  # mypy takes no type for hashable
-    return _reader(kind)(element)
-
-
-@functools.lru_cache(1024)
-def _reader(kind: Any) -> Callable[[Any], Mapping[str, Any] | None]:
-    """What makes a dict of an element of this type."""
-    if issubclass(kind, Mapping):
-        return lambda element: element
-    if issubclass(kind, beam.Row):
-        return vars
-    if _is_named_tuple(kind):
-        as_named: Callable[[Any], dict[str, Any]] = kind._asdict
-        return as_named
-    if dataclasses.is_dataclass(kind):
-        names = [field.name for field in dataclasses.fields(kind)]
-        return lambda element: {name: getattr(element, name) for name in names}
-    return lambda _: None
-
-
 def _is_open(encoding: Any) -> bool:
     return encoding is None or encoding is ...
-
-
-def _is_named_tuple(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, '_fields')
 
 
 def _fields(kind: Any) -> dict[str, Any]:
@@ -246,7 +212,7 @@ def _fields(kind: Any) -> dict[str, Any]:
         if any(isinstance(field, (str, typing.ForwardRef)) for field in fields.values()):
             return _fields(kind.user_type)
         return fields
-    if _is_named_tuple(kind):
+    if is_named_tuple(kind):
         hints = _hints(kind)
         return {name: hints.get(name, Any) for name in kind._fields}
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
@@ -286,7 +252,7 @@ def _inferred(name: str, kind: Any, names: list[str]) -> str:
     encoding, why = 'str', ''
     if _name(kind).startswith('PIL.'):
         encoding, why = 'png', " (or 'jpeg', or 'pil')"
-    elif isinstance(kind, RowTypeConstraint) or _is_named_tuple(kind):
+    elif isinstance(kind, RowTypeConstraint) or is_named_tuple(kind):
         encoding, why = 'json', ' and make the value a dict'
     elif kind in (pa.null(), type(None)):
         why = ', or drop the field: MDS has no nulls'

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.options.pipeline_options import PortableOptions
 from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 from apache_beam.transforms.display import DisplayDataItem
@@ -21,10 +23,14 @@ from beam_mds.errors import OptionError
 from beam_mds.options import Key, WriteOptions, make_options
 from beam_mds.planning import Histogram
 from beam_mds.prepare import DeadLetter
+from beam_mds.schema import infer_columns
 from beam_mds.splits import Split
 from beam_mds.steps import WrittenShard
 from beam_mds.storage import is_remote
 from beam_mds.target import check_target
+
+if TYPE_CHECKING:
+    from types import EllipsisType
 
 # Runners whose workers share the machine, and so its temporary folder, with the launching process.
 _LOCAL_RUNNERS = frozenset(
@@ -70,9 +76,10 @@ class WriteResult(dict[str, PCollection[Any]]):
 class WriteToMDS(beam.PTransform):
     """Writes samples as a MosaicML Streaming (MDS) dataset that `StreamingDataset` reads.
 
-    Elements are dicts, or many samples at once as `pyarrow.RecordBatch` or `pyarrow.Table`, which
-    is several times as fast. `index.json` appears last, in one step, and lists only complete
-    shards; a job that fails leaves no index, and can be run again.
+    Elements are dicts, beam.Row, NamedTuple or dataclass, or many samples at once as
+    `pyarrow.RecordBatch` or `pyarrow.Table`, which is several times as fast. `index.json` appears
+    last, in one step, and lists only complete shards; a job that fails leaves no index, and can be
+    run again.
 
     Example:
         >>> import apache_beam as beam
@@ -87,7 +94,7 @@ class WriteToMDS(beam.PTransform):
     def __init__(
         self,
         out: str | os.PathLike[str],
-        columns: Mapping[str, str],
+        columns: Mapping[str, str | EllipsisType | None] | pa.Schema | None = None,
         *,
         compression: str | None = None,
         hashes: Sequence[str] | str | None = None,
@@ -107,7 +114,10 @@ class WriteToMDS(beam.PTransform):
 
         Args:
             out: Folder of the dataset, on any filesystem that Beam knows.
-            columns: Column name -> MDS encoding, like `{'tokens': 'ndarray:int32'}`.
+            columns: Column name -> MDS encoding, like `{'tokens': 'ndarray:int32'}`. Encodings that
+                are `...` or None come from the schema of the elements (beam.Row, NamedTuple,
+                dataclass); with no columns, or a `pyarrow.Schema`, all of them. See
+                `beam_mds.schema`.
             compression: `br`, `bz2`, `gz`, `snappy`, `zstd`, or one with a level like `zstd:7`.
             hashes: Names of hashes to store for each file, like `['sha1', 'xxh64']`.
             size_limit: Largest raw size of a shard: bytes, or a text like `64mb` or `1GiB` (powers
@@ -139,9 +149,10 @@ class WriteToMDS(beam.PTransform):
             OptionError: A value, or a combination, that cannot work.
         """
         super().__init__()
-        self._options = make_options(
+        self._columns = columns
+        self._make_options = functools.partial(
+            make_options,
             out,
-            columns,
             compression=compression,
             hashes=hashes,
             size_limit=size_limit,
@@ -156,8 +167,20 @@ class WriteToMDS(beam.PTransform):
             if_exists=if_exists,
             allow_empty=allow_empty,
         )
+        self._errors: dict[str, Any] = {}
         self._error_handler: ErrorHandler | None = None
-        for name, encoding in self._options.config.columns.as_dict().items():
+        # Until the schema is known, columns that options name stand for all.
+        self._inferred = columns is None or (
+            isinstance(columns, Mapping) and any(c is None or c is ... for c in columns.values())
+        )
+        known: Any = columns
+        if isinstance(columns, pa.Schema):
+            known = infer_columns(columns)
+        elif self._inferred:
+            names = [name for name in ('_', *(columns or ()), key, split) if isinstance(name, str)]
+            known = dict.fromkeys(names, 'bytes')
+        self._options = self._make_options(known)
+        for name, encoding in (columns or {}).items() if isinstance(columns, Mapping) else ():
             if encoding == 'pkl':
                 warnings.warn(
                     f'column {name!r} is stored as pickle: readers run code from it, and '
@@ -201,7 +224,7 @@ class WriteToMDS(beam.PTransform):
             raise OptionError(f'exc_class must be exception classes, got {exc_class!r:.80}')
         if not 0 <= threshold <= 1:
             raise OptionError(f'threshold must be from 0 to 1, got {threshold!r:.80}')
-        self._options = dataclasses.replace(self._options, catch=catch, threshold=threshold)
+        self._errors = {'catch': catch, 'threshold': threshold}
         self._error_handler = error_handler
         return self
 
@@ -223,12 +246,17 @@ class WriteToMDS(beam.PTransform):
 
         Raises:
             OptionError: The input is unbounded.
+            ColumnsError: Columns are to come from the schema, and there is none, or a field's type
+                has no encoding; the field is named.
         """
         if not samples.is_bounded:
             raise OptionError(
                 'WriteToMDS writes one dataset from a bounded PCollection; this one is not'
             )
         options, pipeline = self._options, samples.pipeline
+        if self._inferred:
+            options = self._make_options(infer_columns(samples.element_type, self._columns))
+        options = dataclasses.replace(options, **self._errors)
         if not samples.windowing.is_default():
             samples = samples | 'ToGlobalWindow' >> beam.WindowInto(GlobalWindows())
 
@@ -282,7 +310,9 @@ class WriteToMDS(beam.PTransform):
         options = self._options
         shown = {
             'out': options.out,
-            'columns': str(options.config.columns.as_dict()),
+            'columns': f'{self._columns}, by schema'
+            if self._inferred
+            else str(options.config.columns.as_dict()),
             'compression': options.config.compression,
             'hashes': ','.join(options.config.hashes) or None,
             'size_limit': options.config.size_limit,

@@ -265,7 +265,7 @@ def test_elements_are_not_changed(tmp_path: Path) -> None:
 def test_an_element_that_is_no_sample_is_an_error_that_says_what_is_expected(
     tmp_path: Path, element: Any
 ) -> None:
-    with pytest.raises(EncodingError, match=r'is no sample: expected a dict, or many at once as a'):
+    with pytest.raises(EncodingError, match=r'is no sample: expected a dict, beam\.Row, Named'):
         encode(options(tmp_path, COLUMNS), [element])
 
 

@@ -149,7 +149,7 @@ def test_one_bad_element_of_ten_fails_the_job_and_names_column_type_and_reason(
 
 @pytest.mark.parametrize('element', ['text', None])
 def test_an_element_that_is_no_sample_fails_the_job(element: Any, tmp_path: Path) -> None:
-    with pytest.raises(EncodingError, match=r'expected a dict, or many at once as a pyarrow'):
+    with pytest.raises(EncodingError, match=r'expected a dict, beam\.Row, NamedTuple or dataclass'):
         write([*ROWS[:3], element], tmp_path)
 
     assert content(tmp_path) == {}

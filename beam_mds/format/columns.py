@@ -201,10 +201,7 @@ class Columns:
     def _check_samples(self, batch: Sequence[Sample], ignore: Ignore | None) -> None:
         for sample in cast('Sequence[Any]', batch):
             if not isinstance(sample, Mapping):
-                raise EncodingError(
-                    f'{describe(sample)} is no sample: expected a dict, or many at once as a '
-                    'pyarrow.RecordBatch or Table'
-                )
+                raise EncodingError(f'{describe(sample)} is no sample: expected a dict')
             self._check_names(sample, ignore)
 
     def _check_names(self, given: Iterable[Any], ignore: Ignore | None) -> None:

@@ -130,7 +130,7 @@ def test_column_tables_are_equal_when_they_say_the_same_and_survive_pickling() -
     assert eval(repr(one)) == one
 
 
-_NO_SAMPLE = 'is no sample: expected a dict, or many at once as a pyarrow.RecordBatch or Table'
+_NO_SAMPLE = 'is no sample: expected a dict'
 
 BAD_ROWS = [
     ({'a': 1}, 'b', "column 'b': the sample has no such column"),
