@@ -17,9 +17,10 @@ from beam_mds.format.columns import Batch
 from beam_mds.format.samples import Chunks
 from beam_mds.format.shard import SAMPLE_OVERHEAD
 from beam_mds.options import WriteOptions
-from beam_mds.planning import Histogram, Int64s
+from beam_mds.planning import Histogram, Int64s, UInt64s
 from beam_mds.prepare import DeadLetter, Prepared, digests, prepare
 from beam_mds.shardfile import Fragment, store_shard
+from beam_mds.sorting import ChosenKeys, ranks
 
 # Batches that may wait to be encoded: enough to go on reading meanwhile.
 _BATCHES_AHEAD = 4
@@ -36,6 +37,7 @@ class Encoded:
     Attributes:
         packed: Blocks of sorted samples.
         histograms: Split and bytes by position, when the plan needs them.
+        chosen: Split and keys that may become bounds, with order='sorted'.
         fragments: Shards that are written already (order='arrival').
         sizes: Bytes of each sample, in chunks of int64 arrays.
         refused: The samples that could not be encoded.
@@ -43,6 +45,7 @@ class Encoded:
 
     packed: list[Packed] = field(default_factory=list)
     histograms: list[tuple[str, Histogram]] = field(default_factory=list)
+    chosen: list[tuple[str, ChosenKeys]] = field(default_factory=list)
     fragments: list[Fragment] = field(default_factory=list)
     sizes: list[Int64s] = field(default_factory=list)
     refused: list[DeadLetter] = field(default_factory=list)
@@ -51,6 +54,7 @@ class Encoded:
         """Appends what another holds."""
         self.packed += other.packed
         self.histograms += other.histograms
+        self.chosen += other.chosen
         self.fragments += other.fragments
         self.sizes += other.sizes
         self.refused += other.refused
@@ -169,7 +173,7 @@ class BundleEncoder:
         """Turns the waiting samples into blocks, in the background."""
         result = Encoded()
         waiting = self._waiting + [
-            Prepared(samples, None, None, [split], None)
+            Prepared(samples, None, None, None, [split], None)
             for split, filling in self._filling.items()
             for samples in filling.samples
         ]
@@ -180,27 +184,33 @@ class BundleEncoder:
         return result
 
     def _make_blocks(self, waiting: Sequence[Prepared]) -> Encoded:
-        firsts = [
-            digests(piece.samples, self._options.seed) if piece.first is None else piece.first
-            for piece in waiting
-        ]
+        samples = Samples.concat([piece.samples for piece in waiting])
         seconds = [piece.second for piece in waiting if piece.second is not None]
-        block = blocks.Block(
-            Samples.concat([piece.samples for piece in waiting]),
-            np.concatenate(firsts),
-            np.concatenate(seconds) if seconds else None,
-        )
+        parts = [piece.keys for piece in waiting if piece.keys is not None]
+        keys = Samples.concat(parts) if parts else None
+        if keys is not None:
+            first = ranks(keys)
+        else:
+            first = np.concatenate([self._first(piece) for piece in waiting])
+        block = blocks.Block(samples, first, np.concatenate(seconds) if seconds else None, keys)
         splits = sorted({name for piece in waiting for name in piece.splits})
         codes = None
         if len(splits) > 1:
             codes = np.concatenate([_codes_of(piece, splits) for piece in waiting])
         result = Encoded(packed=blocks.pack(block, self._spill_folder, splits, codes))
-        result.histograms = [
-            (packed.split, planning.measure(packed.first, packed.weights))
-            for packed in result.packed
-            if self._options.shards_of(packed.split) is None
-        ]
+        for packed in result.packed:
+            split, weights = packed.split, packed.weights
+            if packed.keys is not None:
+                chosen = ChosenKeys.of(packed.keys, packed.second, weights)
+                result.chosen.append((split, chosen))
+            elif self._options.shards_of(split) is None:
+                result.histograms.append((split, planning.measure(packed.first, weights)))
         return result
+
+    def _first(self, piece: Prepared) -> UInt64s:
+        if piece.first is None:  # left over in arrival order
+            return digests(piece.samples, self._options.seed)
+        return piece.first
 
 
 def _room_of(samples: Samples) -> int:

@@ -20,7 +20,7 @@ def key_bytes(key: Any) -> bytes:
         OptionError: It has no such bytes: it is not str, bytes, int, float, bool, None or a tuple
             of them.
     """
-    items = tuple(map(_plain, key)) if isinstance(key, tuple) else (_plain(key),)
+    items = tuple(map(plain_key, key)) if isinstance(key, tuple) else (plain_key(key),)
     if not all(isinstance(item, _KEY_TYPES) for item in items):
         raise OptionError(
             f'the key function returned {describe(key)}: expected str, bytes, int, float, bool, '
@@ -29,6 +29,6 @@ def key_bytes(key: Any) -> bytes:
     return repr(items if isinstance(key, tuple) else items[0]).encode('utf-8', 'surrogatepass')
 
 
-def _plain(value: Any) -> Any:
+def plain_key(value: Any) -> Any:
     """The Python value of a numpy or Arrow scalar."""
     return value.item() if isinstance(value, np.generic) else plain(value)

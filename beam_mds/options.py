@@ -22,7 +22,7 @@ from beam_mds.splits import Split, check_split
 
 Key = str | Callable[[Mapping[str, Any]], Any] | None
 
-_ORDERS = ('shuffled', 'arrival')
+_ORDERS = ('shuffled', 'sorted', 'arrival')
 _IF_EXISTS = ('error', 'overwrite', 'append')
 _EXTRA = ('error', 'ignore')
 
@@ -92,9 +92,9 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         """Checks single values and combinations."""
-        _one_of('order', self.order, _ORDERS, {'sorted': 'not available yet'})
-        _one_of('if_exists', self.if_exists, _IF_EXISTS, {})
-        _one_of('extra', self.extra, _EXTRA, {})
+        _one_of('order', self.order, _ORDERS)
+        _one_of('if_exists', self.if_exists, _IF_EXISTS)
+        _one_of('extra', self.extra, _EXTRA)
         for name in ('allow_empty', 'drop_split_column'):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f'{name} must be True or False, got {getattr(self, name)!r:.80}')
@@ -102,6 +102,10 @@ class WriteOptions:
             for name in ('key', 'num_shards', 'seed'):
                 if getattr(self, name):
                     raise OptionError(f"{name} has no effect with order='arrival': leave it out")
+        if self.order == 'sorted' and self.key is None:
+            raise OptionError("order='sorted' needs a key: a column, or a function of the sample")
+        if self.order == 'sorted' and self.num_shards is not None:
+            raise OptionError("num_shards has no effect with order='sorted': leave it out")
         if self.config.size_limit is None and not isinstance(self.num_shards, int):
             raise OptionError(
                 'size_limit=None would put the whole dataset into one shard, on one worker: give a '
@@ -216,11 +220,10 @@ def _num_shards(given: int | Mapping[str, int] | None) -> int | dict[str, int] |
     }
 
 
-def _one_of(name: str, value: Any, known: Sequence[str], later: Mapping[str, str]) -> None:
-    if value not in known:
-        reason = later.get(value, 'unknown') if isinstance(value, str) else 'unknown'
+def _one_of(name: str, value: Any, known: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in known:
         raise OptionError(
-            f'{name}={value!r:.80} is {reason}: expected {" or ".join(map(repr, known))}'
+            f'{name}={value!r:.80} is unknown: expected {" or ".join(map(repr, known))}'
         )
 
 

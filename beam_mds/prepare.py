@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,14 +14,15 @@ import xxhash
 
 from beam_mds.errors import EncodingError
 from beam_mds.format import Samples
-from beam_mds.format.columns import Batch, rows_of
+from beam_mds.format.columns import Batch, column_values, rows_of
 from beam_mds.format.encodings.base import describe, types_of
 from beam_mds.format.samples import Allocate, allocate
 from beam_mds.format.shard import SAMPLE_OVERHEAD, SHARD_CEILING
 from beam_mds.keys import key_bytes
-from beam_mds.options import WriteOptions
+from beam_mds.options import Key, WriteOptions
 from beam_mds.planning import UInt64s
 from beam_mds.rows import as_dict
+from beam_mds.sorting import sort_bytes
 from beam_mds.splits import splits_of
 
 _ARROW = (pa.RecordBatch, pa.Table)
@@ -58,8 +59,9 @@ class Prepared:
     Attributes:
         samples: The encoded samples.
         first: uint64 of shape (n,), hashes of the keys, or of the samples when there is no key;
-            None in arrival order.
+            None in arrival and sorted order.
         second: uint64 of shape (n,), hashes of the samples; None when there is no key.
+        keys: With order='sorted' the bytes of n keys.
         splits: The names that occur; one empty name when the dataset is not split.
         codes: int64 of shape (n,), the place of each sample's split; None when it is not split.
     """
@@ -67,6 +69,7 @@ class Prepared:
     samples: Samples
     first: UInt64s | None
     second: UInt64s | None
+    keys: Samples | None
     splits: list[str]
     codes: npt.NDArray[np.int64] | None
 
@@ -120,8 +123,8 @@ def _prepare(batch: Batch, options: WriteOptions, allocate: Allocate) -> Prepare
     batch = _as_samples(batch)
     splits, codes = _splits(batch, options)
     samples = _encode(batch, options, allocate)
-    first, second = _positions(batch, samples, options)
-    return Prepared(samples, first, second, splits, codes)
+    first, second, keys = _positions(batch, samples, options)
+    return Prepared(samples, first, second, keys, splits, codes)
 
 
 def _as_samples(batch: Batch) -> Batch:
@@ -162,17 +165,27 @@ def _encode(batch: Batch, options: WriteOptions, allocate: Allocate) -> Samples:
 
 def _positions(
     batch: Batch, samples: Samples, options: WriteOptions
-) -> tuple[UInt64s | None, UInt64s | None]:
+) -> tuple[UInt64s | None, UInt64s | None, Samples | None]:
+    """First and second hash, and keys, as `Prepared` has them."""
     if options.order == 'arrival':
-        return None, None
+        return None, None, None
     if options.key is None:
-        return digests(samples, options.seed), None
+        return digests(samples, options.seed), None, None
+    second = digests(samples, options.seed)
+    if options.order == 'sorted':
+        return None, second, Samples.of(list(map(sort_bytes, _keys(batch, options.key))))
     if callable(options.key):
-        rows = batch.to_pylist() if isinstance(batch, _ARROW) else batch
-        keys = Samples.of([key_bytes(options.key(row)) for row in rows])
+        keys = Samples.of(list(map(key_bytes, _keys(batch, options.key))))
     else:
         keys = options.config.columns.encode_column(options.key, batch)
-    return digests(keys, options.seed), digests(samples, options.seed)
+    return digests(keys, options.seed), second, None
+
+
+def _keys(batch: Batch, key: Key) -> Sequence[Any]:
+    if isinstance(key, str):
+        return column_values(batch, key)
+    rows = batch.to_pylist() if isinstance(batch, _ARROW) else batch
+    return list(map(key, rows)) if key is not None else []
 
 
 def _dead_letter(batch: Batch, options: WriteOptions) -> DeadLetter | None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from beam_mds import blocks, planning, storage
+from beam_mds import blocks, planning, sorting, storage
 from beam_mds.format import FileInfo, Samples, compress, cut_points, hex_digest
 from beam_mds.format.compression import suffix
 from beam_mds.format.samples import Chunks
@@ -150,7 +150,7 @@ class Gathered:
     def _collapse(self) -> None:
         """Keeps one copy of each distinct sample."""
         samples, order, counts = self._sorted()
-        first, second = self._positions()
+        first, second, keys = self._positions()
         keyed = self._blocks[0].second is not None
         kept, times, last = [], [], None
         views = list(samples)
@@ -164,23 +164,33 @@ class Gathered:
                 last = row
         rows = np.array(kept)
         self._blocks, self._counts, self._bytes = [], [], 0
-        block = blocks.Block(samples.take(rows), first[rows], second[rows] if keyed else None)
+        block = blocks.Block(
+            samples.take(rows),
+            first[rows],
+            second[rows] if keyed else None,
+            None if keys is None else keys.take(rows),
+        )
         self._append(block, np.array(times))
         self._collapse_at = max(self._collapse_at, 2 * self._bytes)
 
-    def _positions(self) -> tuple[UInt64s, UInt64s]:
-        first = np.concatenate([block.first for block in self._blocks])
+    def _positions(self) -> tuple[UInt64s, UInt64s, Samples | None]:
+        parts = [block.keys for block in self._blocks if block.keys is not None]
+        keys = Samples.concat(parts) if parts else None
+        if keys is None:
+            first = np.concatenate([block.first for block in self._blocks])
+        else:
+            first = sorting.ranks(keys)
         second = np.concatenate(
             [
                 np.zeros(len(b.first), np.uint64) if b.second is None else b.second
                 for b in self._blocks
             ]
         )
-        return first, second
+        return first, second, keys
 
     def _sorted(self) -> tuple[Samples, npt.NDArray[np.int64], Int64s | None]:
         """All samples, their order, and how often each is there (None: once)."""
-        first, second = self._positions()
+        first, second, _ = self._positions()
         samples = Samples.concat([block.samples for block in self._blocks])
         counts = np.concatenate(self._counts)
         order = (

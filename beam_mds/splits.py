@@ -15,8 +15,8 @@ import xxhash
 
 from beam_mds.errors import EncodingError, OptionError
 from beam_mds.format import INDEX_NAME
-from beam_mds.format.columns import Batch
-from beam_mds.format.encodings.base import decoded_dictionary, describe, python_values
+from beam_mds.format.columns import Batch, column_values
+from beam_mds.format.encodings.base import describe
 from beam_mds.keys import key_bytes
 
 Split = str | Callable[[Mapping[str, Any]], str] | None
@@ -131,7 +131,7 @@ def splits_of(split: Split, batch: Batch) -> tuple[list[str], npt.NDArray[np.int
     if isinstance(split, HashSplit) and isinstance(batch, (pa.RecordBatch, pa.Table)):
         column = split.column()
         values = (
-            [split({column: key}) for key in _column(batch, column)]
+            [split({column: key}) for key in column_values(batch, column)]
             if column is not None
             else list(map(split, batch.to_pylist()))
         )
@@ -139,7 +139,7 @@ def splits_of(split: Split, batch: Batch) -> tuple[list[str], npt.NDArray[np.int
         rows = batch.to_pylist() if isinstance(batch, (pa.RecordBatch, pa.Table)) else batch
         values = list(map(split, rows))
     else:
-        values = _column(batch, str(split))
+        values = column_values(batch, str(split))
     names: dict[str, int] = {}
     try:
         codes = np.fromiter(
@@ -153,21 +153,3 @@ def splits_of(split: Split, batch: Batch) -> tuple[list[str], npt.NDArray[np.int
     except OptionError as error:
         raise EncodingError(str(error), column) from None
     return list(map(str, names)), codes
-
-
-def _column(batch: Batch, name: str) -> Sequence[Any]:
-    """The values of one column."""
-    if isinstance(batch, (pa.RecordBatch, pa.Table)):
-        if name not in batch.schema.names:
-            raise EncodingError('the sample has no such column', name)
-        column = batch.column(name)
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        return python_values(decoded_dictionary(column))
-    missing = object()
-    values = [
-        sample.get(name, missing) if isinstance(sample, Mapping) else missing for sample in batch
-    ]
-    if any(value is missing for value in values):
-        raise EncodingError('the sample has no such column', name)
-    return values

@@ -19,10 +19,11 @@ from beam_mds.batches import Batcher, ElementBatch
 from beam_mds.commit import Counts, commit
 from beam_mds.encode import BundleEncoder, Encoded
 from beam_mds.errors import EncodingError
-from beam_mds.format import INDEX_NAME
+from beam_mds.format import INDEX_NAME, Samples
 from beam_mds.options import WriteOptions
 from beam_mds.planning import Histogram, HotBuckets, Int64s, Plan
 from beam_mds.shardfile import Fragment, Gathered, gather, store_range
+from beam_mds.sorting import ChosenKeys
 from beam_mds.storage import join
 from beam_mds.target import Target
 
@@ -54,12 +55,26 @@ def find_hot(
     return {split: buckets for split, buckets in hot.items() if len(buckets)}
 
 
-def measure_hot(where: bytes, hot: Mapping[str, HotBuckets]) -> Iterator[tuple[str, Histogram]]:
+def measure_ranges(where: bytes, bounds: Mapping[str, Samples]) -> Iterator[tuple[str, Histogram]]:
+    """The histogram of a block by ranges of keys, with order='sorted'."""
+    split = blocks.split_of(where)
+    found = blocks.positions(where, bounds[split])
+    yield split, planning.measure(found.first, found.weights)
+
+
+def measure_hot(
+    where: bytes, hot: Mapping[str, HotBuckets], bounds: Mapping[str, Samples]
+) -> Iterator[tuple[str, Histogram]]:
     """The fine histogram of a block, when any bucket of its split is hot."""
     split = blocks.split_of(where)
     if split in hot:
-        found = blocks.positions(where)
+        found = blocks.positions(where, bounds.get(split))
         yield split, planning.measure_hot(found.first, found.second, found.weights, hot[split])
+
+
+def find_bounds(_: bytes, chosen: Iterable[tuple[str, ChosenKeys]]) -> dict[str, Samples]:
+    """The bounds of each split, with order='sorted'."""
+    return {split: keys.bounds() for split, keys in chosen}
 
 
 def plan_shards(
@@ -78,14 +93,18 @@ def plan_shards(
 
 
 def assign_shards(
-    block: bytes, options: WriteOptions, target: Target, plans: Mapping[str, Plan]
+    block: bytes,
+    options: WriteOptions,
+    target: Target,
+    plans: Mapping[str, Plan],
+    bounds: Mapping[str, Samples],
 ) -> Iterator[tuple[tuple[str, int], bytes]]:
     """Cuts a block by split and shard number."""
     split = blocks.split_of(block)
     count = options.shards_of(split)
     plan = plans[split] if count is None else planning.even_plan(count)
     first = target.next_numbers.get(split, 0)
-    for number, part in blocks.assign(block, plan):
+    for number, part in blocks.assign(block, plan, bounds.get(split)):
         yield (split, first + number), part
 
 
@@ -141,6 +160,33 @@ class AddHistograms(beam.CombineFn):
 
     def extract_output(self, accumulator: list[Histogram]) -> Histogram:
         return Histogram.merged(accumulator)
+
+
+class ChooseKeys(beam.CombineFn):
+    """Chooses keys from choices; the result depends on no order."""
+
+    # Choices that may wait to be merged.
+    _SLACK = 16
+
+    def create_accumulator(self) -> list[ChosenKeys]:
+        return []
+
+    def add_input(self, accumulator: list[ChosenKeys], chosen: ChosenKeys) -> list[ChosenKeys]:
+        accumulator.append(chosen)
+        return self.compact(accumulator) if len(accumulator) > self._SLACK else accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[ChosenKeys]]) -> list[ChosenKeys]:
+        merged: list[ChosenKeys] = []
+        for accumulator in accumulators:
+            for chosen in accumulator:
+                merged = self.add_input(merged, chosen)
+        return merged
+
+    def compact(self, accumulator: list[ChosenKeys]) -> list[ChosenKeys]:
+        return [ChosenKeys.merged(accumulator)] if accumulator else []
+
+    def extract_output(self, accumulator: list[ChosenKeys]) -> ChosenKeys:
+        return ChosenKeys.merged(accumulator)
 
 
 class _ShardMetrics:
@@ -222,6 +268,7 @@ class EncodeSamples(beam.DoFn):
         tagged: dict[str, Sequence[Any]] = {
             'positions': [packed.where for packed in result.packed],
             'histograms': result.histograms,
+            'chosen': result.chosen,
             'fragments': result.fragments,
             'errors': result.refused,
             'counts': [Counts(0, encoded, refused)] if encoded or refused else [],

@@ -24,6 +24,7 @@ from beam_mds.options import Key, WriteOptions, make_options
 from beam_mds.planning import Histogram
 from beam_mds.prepare import DeadLetter
 from beam_mds.schema import infer_columns
+from beam_mds.sorting import ChosenKeys
 from beam_mds.splits import Split
 from beam_mds.steps import WrittenShard
 from beam_mds.storage import is_remote
@@ -44,6 +45,9 @@ _LOCAL_RUNNERS = frozenset(
 )
 
 coders.register()
+
+# Outputs of EncodeSamples beside the blocks.
+_TAGS = ('positions', 'histograms', 'chosen', 'fragments', 'errors', 'counts')
 
 
 class WriteResult(dict[str, PCollection[Any]]):
@@ -127,7 +131,8 @@ class WriteToMDS(beam.PTransform):
                 returns str, bytes, int, float, bool, None or a tuple of those. By default the
                 sample itself, which is a shuffle.
             order: `shuffled`: by the hash of the key; names and bytes of the files depend on
-                nothing but the samples and these options. `arrival`: as the samples come; the
+                nothing but the samples and these options. `sorted`: by the key itself (int, float,
+                str, bytes, or tuples of these), likewise. `arrival`: as the samples come; the
                 fastest, and no promise about order or names.
             seed: Gives another shuffled order; 0 to 2**64 - 1.
             num_shards: Cuts the shuffled order into this many equal ranges, without the pass that
@@ -271,16 +276,19 @@ class WriteToMDS(beam.PTransform):
             'counts', main='batches'
         )
         collected.batches.element_type = ElementBatch
-        # blocks: bytes; positions: bytes; histograms: (split, Histogram); fragments: Fragment;
-        # errors: DeadLetter; counts: Counts
+        # blocks: bytes; positions: bytes; histograms: (split, Histogram);
+        # chosen: (split, ChosenKeys); fragments: Fragment; errors: DeadLetter; counts: Counts
         encoded = collected.batches | 'EncodeSamples' >> beam.ParDo(
             steps.EncodeSamples(options), target
-        ).with_outputs('positions', 'histograms', 'fragments', 'errors', 'counts', main='blocks')
-        plans = _plans(options, start, encoded)
+        ).with_outputs(
+            'positions', 'histograms', 'chosen', 'fragments', 'errors', 'counts', main='blocks'
+        )
+        bounds = _bounds(options, start, encoded)
+        plans = _plans(options, start, encoded, bounds)
         written = (
             encoded.blocks
             | 'AssignShards'
-            >> beam.FlatMap(steps.assign_shards, options, target, plans).with_output_types(
+            >> beam.FlatMap(steps.assign_shards, options, target, plans, bounds).with_output_types(
                 tuple[tuple[str, int], bytes]
             )
             # ((split, shard number), block of the samples that belong to it)
@@ -357,18 +365,38 @@ def _spill_mode(options: WriteOptions, pipeline: beam.Pipeline) -> str | None:
     return 'temp' if local and is_remote(options.out) else 'beside'
 
 
-def _plans(
+def _bounds(
     options: WriteOptions, start: PCollection[bytes], encoded: Mapping[str, PCollection[Any]]
+) -> Any:
+    """A side input, or a value: split -> the keys that ranges start at, with order='sorted'."""
+    if options.order != 'sorted':
+        return {}
+    chosen = encoded['chosen'] | 'ChooseBounds' >> beam.CombinePerKey(
+        steps.ChooseKeys()
+    ).with_input_types(tuple[str, ChosenKeys])
+    return AsSingleton(start | 'FindBounds' >> beam.Map(steps.find_bounds, AsIter(chosen)))
+
+
+def _plans(
+    options: WriteOptions,
+    start: PCollection[bytes],
+    encoded: Mapping[str, PCollection[Any]],
+    bounds: Any,
 ) -> Any:
     """A side input, or a value: split -> Plan, for the splits that are measured."""
     if isinstance(options.num_shards, int):
         return {}
+    histograms = encoded['histograms']
+    if options.order == 'sorted':
+        histograms = encoded['positions'] | 'MeasureRanges' >> beam.FlatMap(
+            steps.measure_ranges, bounds
+        )
     # (split, Histogram), one a split
-    coarse = encoded['histograms'] | 'Histogram' >> _add_up()
+    coarse = histograms | 'Histogram' >> _add_up()
     hot = start | 'FindHotBuckets' >> beam.Map(steps.find_hot, options, AsIter(coarse))
     fine = (
         encoded['positions']
-        | 'MeasureHotBuckets' >> beam.FlatMap(steps.measure_hot, AsSingleton(hot))
+        | 'MeasureHotBuckets' >> beam.FlatMap(steps.measure_hot, AsSingleton(hot), bounds)
         | 'HotHistogram' >> _add_up()
     )
     return AsSingleton(

@@ -11,7 +11,12 @@ import pyarrow as pa
 
 from beam_mds.errors import ColumnsError, EncodingError, FormatError, MissingExtraError
 from beam_mds.format.encodings import Encoding, Part, Values, get_encoding
-from beam_mds.format.encodings.base import describe, types_of
+from beam_mds.format.encodings.base import (
+    decoded_dictionary,
+    describe,
+    python_values,
+    types_of,
+)
 from beam_mds.format.samples import Allocate, Samples, allocate, join_columns
 
 Sample: TypeAlias = Mapping[str, Any]
@@ -243,6 +248,25 @@ class Columns:
 def rows_of(batch: Batch, start: int, stop: int) -> Batch:
     """Samples start to stop - 1 of a batch."""
     return batch.slice(start, stop - start) if isinstance(batch, _ARROW) else batch[start:stop]
+
+
+def column_values(batch: Batch, name: str) -> Sequence[Any]:
+    """The values of one column, as Python has them.
+
+    Raises:
+        EncodingError: A sample has no such column.
+    """
+    if isinstance(batch, _ARROW):
+        if name not in batch.schema.names:
+            raise EncodingError('the sample has no such column', name)
+        return python_values(decoded_dictionary(_one_chunk(batch.column(name))))
+    missing = object()
+    values = [
+        sample.get(name, missing) if isinstance(sample, Mapping) else missing for sample in batch
+    ]
+    if any(value is missing for value in values):
+        raise EncodingError('the sample has no such column', name)
+    return values
 
 
 def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -118,7 +118,7 @@ class Samples:
     def pieces(self, order: npt.NDArray[np.int64]) -> Iterator[Bytes1D]:
         """The bytes of the samples at these positions, a few MB at a time."""
         offsets = offsets_of(self.sizes[order])
-        array = _large_binary(self.data, self.offsets)
+        array = as_binary(self)
         start = 0
         while start < len(order):
             end = int(np.searchsorted(offsets, offsets[start] + _PIECE_BYTES))
@@ -232,6 +232,11 @@ def _part_array(part: Part, rows: int) -> pa.LargeBinaryArray:
         return _large_binary(part.data, part.offsets)
     width = part.data.shape[1]
     return _large_binary(part.data.reshape(-1), np.arange(rows + 1, dtype=np.int64) * width)
+
+
+def as_binary(samples: Samples) -> pa.LargeBinaryArray:
+    """The samples as an Arrow column that shares their bytes."""
+    return _large_binary(samples.data, samples.offsets)
 
 
 def _large_binary(data: Bytes1D, offsets: Offsets) -> pa.LargeBinaryArray:
