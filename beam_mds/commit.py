@@ -35,6 +35,9 @@ _logger = logging.getLogger(__name__)
 # What is written beside its place and then moved there.
 _STAGED = '.beam-mds-index-'
 
+# More shards than this, under so many bytes on average, are small; an index over this is large.
+_MANY, _SMALL, _LARGE_INDEX = 100, 1 << 20, 256 << 20
+
 # Names in an error message, where a list may be long.
 _SHOWN = 3
 
@@ -84,9 +87,10 @@ def commit(
         change = _plan_change(options, target, dataset, ordered)
         journals = [name for name in found if name.startswith(JOURNAL)]
         journals += _write_journal(options, target, change, found)
-        _publish(options, target, dataset, change)
+        size = _publish(options, target, dataset, change)
         _clean(options, dataset, change, found, journals)
         _logger.info('%s: %d samples in %d shards', options.out, counts.encoded, len(ordered))
+        _advise(options, ordered, size)
     if target.spill_prefix is not None:
         _remove_spill(target.spill_prefix)
     return ordered
@@ -210,10 +214,12 @@ def _write_journal(
     return [name]
 
 
-def _publish(options: WriteOptions, target: Target, dataset: Dataset, change: _Change) -> None:
-    """Puts the indexes in place, the root's last."""
+def _publish(options: WriteOptions, target: Target, dataset: Dataset, change: _Change) -> int:
+    """Puts the indexes in place, the root's last; returns its size."""
+    size = 0
     for folder, entries in change.indexes.items():
         data = dump_entries(entries)
+        size = len(data)
         place = options.folder_of(folder)
         path = storage.join(place, INDEX_NAME)
         if dataset.published.get(folder) != data:
@@ -225,6 +231,7 @@ def _publish(options: WriteOptions, target: Target, dataset: Dataset, change: _C
                 f'{path} appeared or changed while this job was running: another job wrote to the '
                 'same folder; its index was left as it is'
             )
+    return size
 
 
 def _clean(
@@ -253,6 +260,32 @@ def _clean(
             storage.delete([storage.join(options.out, name) for name in sorted(names)])
     except StorageError as error:
         _logger.warning('the dataset is complete, but leftover files stay: %s', error)
+
+
+def _advise(options: WriteOptions, fragments: Sequence[Fragment], size: int) -> None:
+    """Warns of a dataset that is complete, but slow to read."""
+    mean = sum(fragment.raw_data.bytes for fragment in fragments) // len(fragments)
+    if len(fragments) > _MANY and mean < _SMALL:
+        _logger.warning(
+            '%s: %d shards of %d bytes on average: readers open each of them; %s',
+            options.out, len(fragments), mean, _more_per_shard(options),
+        )  # fmt: skip
+    if size > _LARGE_INDEX:
+        _logger.warning(
+            '%s: index.json has %d bytes, and every reader loads it whole; %s',
+            options.out, size, _more_per_shard(options),
+        )  # fmt: skip
+
+
+def _more_per_shard(options: WriteOptions) -> str:
+    """What to set so that shards hold more."""
+    if options.num_shards is not None:
+        return 'set a smaller num_shards, or none'
+    if options.max_samples_per_shard is not None:
+        return 'set a larger max_samples_per_shard, or none'
+    if options.split is not None:
+        return 'set a larger size_limit, or fewer splits'
+    return "set a larger size_limit: the default is '64mb'"
 
 
 def _is_ours(path: str) -> bool:

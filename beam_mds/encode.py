@@ -66,6 +66,7 @@ class _Filling:
 
     samples: list[Samples] = field(default_factory=list)
     nbytes: int = 0
+    count: int = 0
 
 
 class BundleEncoder:
@@ -144,12 +145,13 @@ class BundleEncoder:
     def _fill_shards(self, split: str, samples: Samples) -> Encoded:
         """Adds samples to the shard that is filling; writes it when the next one does not fit."""
         result = Encoded()
-        capacity = self._options.config.capacity
+        capacity, most = self._options.config.capacity, self._options.most
         filling = self._filling.setdefault(split, _Filling())
         total = np.cumsum(samples.sizes + SAMPLE_OVERHEAD)
         start, used = 0, 0
         while True:
             end = int(np.searchsorted(total, used + capacity - filling.nbytes, side='right'))
+            end = min(end, start + most - filling.count)
             full = end < len(samples)
             if full and end <= start and not filling.samples:
                 end = start + 1  # larger than a shard: it gets its own
@@ -157,6 +159,7 @@ class BundleEncoder:
                 piece = samples.slice(start, end)
                 filling.samples.append(piece)
                 filling.nbytes += _room_of(piece)
+                filling.count += len(piece)
                 self._waiting_bytes += _room_of(piece)
                 start, used = end, int(total[end - 1])
             if not full:

@@ -17,7 +17,7 @@ from beam_mds.format import Columns, ShardConfig
 from beam_mds.format.columns import Ignore
 from beam_mds.format.compression import check_compression
 from beam_mds.format.hashing import check_hashes
-from beam_mds.format.shard import SHARD_CEILING
+from beam_mds.format.shard import NO_LIMIT, SHARD_CEILING
 from beam_mds.splits import Split, check_split
 
 Key = str | Callable[[Mapping[str, Any]], Any] | None
@@ -81,6 +81,7 @@ class WriteOptions:
     order: str
     seed: int
     num_shards: int | dict[str, int] | None
+    max_samples_per_shard: int | None
     split: Split
     drop_split_column: bool
     extra: str
@@ -149,6 +150,11 @@ class WriteOptions:
             return lambda _: True
         return self.split.__eq__ if self.drop_split_column else None
 
+    @property
+    def most(self) -> int:
+        """Samples that a shard may have."""
+        return self.max_samples_per_shard or NO_LIMIT
+
     def shards_of(self, split: str) -> int | None:
         """The number of shards wanted for a split; None: as many as its size takes."""
         if isinstance(self.num_shards, dict):
@@ -171,6 +177,7 @@ def make_options(
     order: str,
     seed: int,
     num_shards: int | Mapping[str, int] | None,
+    max_samples_per_shard: int | None,
     split: Split,
     drop_split_column: bool,
     extra: str,
@@ -200,6 +207,9 @@ def make_options(
         order=order,
         seed=_int('seed', seed, 0, 2**64 - 1),
         num_shards=_num_shards(num_shards),
+        max_samples_per_shard=None
+        if max_samples_per_shard is None
+        else _int('max_samples_per_shard', max_samples_per_shard, 1, 2**32 - 1),
         split=split,
         drop_split_column=drop_split_column,
         extra=extra,

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from beam_mds.format.shard import NO_LIMIT
+
 UInt64s = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
 
@@ -127,10 +129,11 @@ class HotBuckets:
         return len(self.starts)
 
 
-def hot_buckets(histogram: Histogram, capacity: int) -> HotBuckets:
+def hot_buckets(histogram: Histogram, capacity: int, most: int = NO_LIMIT) -> HotBuckets:
     """The buckets that hold more than a shard: one frequent key, or many copies of a sample."""
-    hot = histogram.weights > capacity
-    parts = histogram.weights[hot] * _HOT_PARTS / capacity
+    hot = (histogram.weights > capacity) | (histogram.counts > most)
+    shards = np.maximum(histogram.weights[hot] / capacity, histogram.counts[hot] / most)
+    parts = shards * _HOT_PARTS
     bits = np.minimum(np.ceil(np.log2(parts)), 40).astype(np.uint64)
     return HotBuckets(histogram.first[hot], np.uint64(64) - bits)
 
@@ -190,57 +193,64 @@ def even_plan(shards: int) -> Plan:
     return Plan(np.array(cuts, np.uint64), np.zeros(shards - 1, np.uint64))
 
 
-def full_plan(coarse: Histogram, fine: Histogram, capacity: int) -> Plan:
+def full_plan(coarse: Histogram, fine: Histogram, capacity: int, most: int = NO_LIMIT) -> Plan:
     """Ranges that fill shards up to the capacity, in the order of positions.
 
     Args:
         coarse: All samples, from `measure`.
         fine: The samples of hot buckets, from `measure_hot`.
         capacity: Bytes that the samples of a shard may add up to, overhead included.
+        most: Samples that a shard may have.
     """
-    cold = coarse.where(coarse.weights <= capacity)
-    histogram = Histogram.merged([cold, _whole_keys(fine, capacity)])
-    cuts = _cuts(histogram, capacity)
+    cold = coarse.where((coarse.weights <= capacity) & (coarse.counts <= most))
+    histogram = Histogram.merged([cold, _whole_keys(fine, capacity, most)])
+    cuts = _cuts(histogram, capacity, most)
     return Plan(histogram.first[cuts], histogram.second[cuts])
 
 
-def _cuts(histogram: Histogram, capacity: int) -> list[int]:
+def _cuts(histogram: Histogram, capacity: int, most: int) -> list[int]:
     """The buckets that start a new range; `used` follows how full its last shard gets."""
-    total = np.cumsum(histogram.weights)
+    weights = np.concatenate([[0], np.cumsum(histogram.weights)])
+    counts = np.concatenate([[0], np.cumsum(histogram.counts)])
     cuts: list[int] = []
-    start = before = used = 0  # the next bucket, the bytes before it, those in the open shard
+    start = used = held = 0  # the next bucket; bytes and samples in the open shard
     while True:
-        end = int(np.searchsorted(total, before + capacity - used, side='right'))
-        if end >= len(total):
+        end = min(
+            int(np.searchsorted(weights, weights[start] + capacity - used, side='right')),
+            int(np.searchsorted(counts, counts[start] + most - held, side='right')),
+        )
+        end -= 1
+        if end >= len(histogram):
             return cuts
         if end > start:
-            used += int(total[end - 1]) - before
+            used += int(weights[end] - weights[start])
+            held += int(counts[end] - counts[start])
         weight, count = int(histogram.weights[end]), int(histogram.counts[end])
-        if weight <= capacity:
+        if weight <= capacity and count <= most:
             cuts.append(end)
-            start, used = end, 0
-        else:
-            # Copies of one sample, or a sample larger than a shard: the range goes on over as many
-            # shards as that takes, and what follows shares the last one.
-            one = -(-weight // count)
-            held = (int(total[end - 1]) if end else 0) - (int(total[cuts[-1] - 1]) if cuts else 0)
-            if used and (used + one > capacity or held > _MOST_SHARDS * capacity):
-                cuts.append(end)
-                used = 0
-            left = count - max((capacity - used) // one, 0)
-            each = max(capacity // one, 1)
-            start, used = end + 1, min((left % each or each) * one, capacity)
-        before = int(total[start - 1]) if start else 0
+            start, used, held = end, 0, 0
+            continue
+        # Copies of one sample, or a sample larger than a shard: the range goes on over as many
+        # shards as that takes, and what follows shares the last one.
+        one = -(-weight // count)
+        long = weights[end] - weights[cuts[-1] if cuts else 0] > _MOST_SHARDS * capacity
+        if used and (used + one > capacity or held == most or long):
+            cuts.append(end)
+            used = held = 0
+        left = count - max(min((capacity - used) // one, most - held), 0)
+        each = max(min(capacity // one, most), 1)
+        held = left % each or each
+        start, used = end + 1, min(held * one, capacity)
 
 
-def _whole_keys(fine: Histogram, capacity: int) -> Histogram:
+def _whole_keys(fine: Histogram, capacity: int, most: int) -> Histogram:
     """Makes one item of each key that fits a shard: such a key is not cut."""
     starts = np.flatnonzero(np.concatenate([[True], np.diff(fine.first) != 0])[: len(fine)])
     if not len(starts):
         return fine
-    sums = np.add.reduceat(fine.weights, starts)
-    lengths = np.diff(np.append(starts, len(fine)))
-    fits = np.repeat(sums <= capacity, lengths)
+    whole = np.add.reduceat(fine.weights, starts) <= capacity
+    whole &= np.add.reduceat(fine.counts, starts) <= most
+    fits = np.repeat(whole, np.diff(np.append(starts, len(fine))))
     second = np.where(fits, np.uint64(0), fine.second)
     return Histogram.of(fine.first, second, fine.weights, fine.counts)
 

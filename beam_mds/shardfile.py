@@ -16,7 +16,7 @@ from beam_mds import blocks, planning, sorting, storage
 from beam_mds.format import FileInfo, Samples, compress, cut_points, hex_digest
 from beam_mds.format.compression import suffix
 from beam_mds.format.samples import Chunks
-from beam_mds.format.shard import SAMPLE_OVERHEAD, shard_header
+from beam_mds.format.shard import NO_LIMIT, SAMPLE_OVERHEAD, shard_header
 from beam_mds.options import WriteOptions
 from beam_mds.planning import Int64s, UInt64s
 
@@ -110,13 +110,14 @@ class Gathered:
     beyond a few shards of those, one copy and a count are kept.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, most: int = NO_LIMIT) -> None:
         """Starts empty.
 
         Args:
             capacity: `ShardConfig.capacity`.
+            most: Samples that a shard may have.
         """
-        self._capacity = capacity
+        self._capacity, self._most = capacity, most
         self._blocks: list[blocks.Block] = []
         self._counts: list[Int64s] = []
         self._bytes = 0
@@ -135,11 +136,11 @@ class Gathered:
         sizes = samples.sizes[order]
         if counts is None:
             start = 0
-            for end in cut_points(sizes, self._capacity):
+            for end in cut_points(sizes, self._capacity, self._most):
                 yield samples.take(order[start:end])
                 start = end
             return
-        for items, times in _cut_copies(sizes, counts[order], self._capacity):
+        for items, times in _cut_copies(sizes, counts[order], self._capacity, self._most):
             yield samples.take(np.repeat(order[items], times))
 
     def _append(self, block: blocks.Block, counts: Int64s) -> None:
@@ -205,9 +206,9 @@ class Gathered:
         return samples, order, None if (counts == 1).all() else counts
 
 
-def gather(parts: Iterable[bytes], capacity: int) -> Gathered:
+def gather(parts: Iterable[bytes], capacity: int, most: int = NO_LIMIT) -> Gathered:
     """Loads the blocks of one range."""
-    gathered = Gathered(capacity)
+    gathered = Gathered(capacity, most)
     chunks = Chunks(capacity)  # of virtual memory: what is not filled costs nothing
     for part in parts:
         gathered.add(blocks.load(part, chunks))
@@ -232,23 +233,24 @@ def _runs(same: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 
 
 def _cut_copies(
-    sizes: Int64s, counts: Int64s, capacity: int
+    sizes: Int64s, counts: Int64s, capacity: int, most: int
 ) -> Iterator[tuple[list[int], list[int]]]:
     """`cut_points` for samples that come several times: the items of a shard, and how often."""
     items: list[int] = []
     times: list[int] = []
-    room = capacity
+    room, places = capacity, most
     for item, (size, count) in enumerate(zip(sizes.tolist(), counts.tolist(), strict=True)):
         left, weight = count, size + SAMPLE_OVERHEAD
         while left:
-            fits = min(left, max(room // weight, 0 if items else 1))
+            fits = min(left, places, max(room // weight, 0 if items else 1))
             if fits:
                 items.append(item)
                 times.append(fits)
                 room -= fits * weight
+                places -= fits
                 left -= fits
             if left:
                 yield items, times
-                items, times, room = [], [], capacity
+                items, times, room, places = [], [], capacity, most
     if items:
         yield items, times

@@ -50,8 +50,8 @@ def find_hot(
     _: bytes, options: WriteOptions, measured: Iterable[tuple[str, Histogram]]
 ) -> dict[str, HotBuckets]:
     """The buckets of each split that are to be measured again."""
-    capacity = options.config.capacity
-    hot = {split: planning.hot_buckets(histogram, capacity) for split, histogram in measured}
+    capacity, most = options.config.capacity, options.most
+    hot = {split: planning.hot_buckets(found, capacity, most) for split, found in measured}
     return {split: buckets for split, buckets in hot.items() if len(buckets)}
 
 
@@ -86,8 +86,9 @@ def plan_shards(
     """The plan of each split that was measured."""
     details = dict(fine)
     nothing = Histogram.merged([])
+    capacity, most = options.config.capacity, options.most
     return {
-        split: planning.full_plan(histogram, details.get(split, nothing), options.config.capacity)
+        split: planning.full_plan(histogram, details.get(split, nothing), capacity, most)
         for split, histogram in coarse
     }
 
@@ -307,7 +308,7 @@ class WriteShards(beam.DoFn):
         (split, number), parts = element
         RANGE_SLOTS.acquire()
         try:
-            gathered = gather(parts, self._options.config.capacity)
+            gathered = gather(parts, self._options.config.capacity, self._options.most)
             done = self._jobs.submit(self._store, split, gathered, number)
         except BaseException:
             RANGE_SLOTS.release()

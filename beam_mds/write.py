@@ -107,6 +107,7 @@ class WriteToMDS(beam.PTransform):
         order: str = 'shuffled',
         seed: int = 0,
         num_shards: int | Mapping[str, int] | None = None,
+        max_samples_per_shard: int | None = None,
         split: Split = None,
         drop_split_column: bool = False,
         extra: str = 'error',
@@ -138,6 +139,7 @@ class WriteToMDS(beam.PTransform):
             num_shards: Cuts the shuffled order into this many equal ranges, without the pass that
                 measures the data. A range over `size_limit` becomes several shards, an empty one
                 none. A dict says it by split; splits that it does not name are measured.
+            max_samples_per_shard: A second limit of a shard, beside `size_limit`.
             split: A column, or a function of the sample that returns a str: the sub-folder that the
                 sample goes to, like `train` or `val/en`. Each is a dataset of its own, and the
                 index.json in `out` lists them all. See `hash_split`.
@@ -165,6 +167,7 @@ class WriteToMDS(beam.PTransform):
             order=order,
             seed=seed,
             num_shards=num_shards,
+            max_samples_per_shard=max_samples_per_shard,
             split=split,
             drop_split_column=drop_split_column,
             extra=extra,
@@ -331,6 +334,7 @@ class WriteToMDS(beam.PTransform):
             'num_shards': str(options.num_shards)
             if isinstance(options.num_shards, dict)
             else options.num_shards,
+            'max_samples_per_shard': options.max_samples_per_shard,
             'split': None if options.split is None else str(_name_of(options.split)),
             'drop_split_column': options.drop_split_column,
             'extra': options.extra,

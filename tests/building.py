@@ -31,6 +31,7 @@ DEFAULTS: dict[str, Any] = {
     'order': 'shuffled',
     'seed': 0,
     'num_shards': None,
+    'max_samples_per_shard': None,
     'split': None,
     'drop_split_column': False,
     'extra': 'error',

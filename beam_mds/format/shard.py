@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # Offsets in a shard are uint32, so this is the first size that a shard cannot have, in bytes.
 SHARD_CEILING = 2**32
 
+# More samples than any shard holds.
+NO_LIMIT = 2**62
+
 # Bytes that a sample adds to a shard beside its own: its offset.
 SAMPLE_OVERHEAD = 4
 
@@ -117,7 +120,7 @@ def shard_header(config: ShardConfig, sizes: Offsets) -> bytes:
     return len(sizes).to_bytes(4, 'little') + offsets.astype('<u4').tobytes() + text
 
 
-def cut_points(sizes: Offsets, capacity: int) -> list[int]:
+def cut_points(sizes: Offsets, capacity: int, most: int = NO_LIMIT) -> list[int]:
     """Where to cut a run of samples into shards, by MDSWriter's rule.
 
     A shard is closed before the sample that would exceed the capacity; a sample that exceeds it
@@ -126,6 +129,7 @@ def cut_points(sizes: Offsets, capacity: int) -> list[int]:
     Args:
         sizes: int64 of shape (n,), bytes of each sample.
         capacity: `ShardConfig.capacity`.
+        most: Samples that a shard may have.
 
     Returns:
         Ends (exclusive) of the shards; the last one is n, and none is empty.
@@ -138,7 +142,8 @@ def cut_points(sizes: Offsets, capacity: int) -> list[int]:
     ends: list[int] = []
     start, used = 0, 0
     while start < len(sizes):
-        end = max(int(np.searchsorted(total, used + capacity, side='right')), start + 1)
+        end = int(np.searchsorted(total, used + capacity, side='right'))
+        end = max(min(end, start + most), start + 1)
         ends.append(end)
         start, used = end, int(total[end - 1])
     return ends
