@@ -17,14 +17,12 @@ from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.error_handling import ErrorHandler
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_mds import coders, steps
+from beam_mds import coders, ranges, steps
 from beam_mds.batches import ElementBatch
 from beam_mds.errors import OptionError
 from beam_mds.options import Key, WriteOptions, make_options
-from beam_mds.planning import Histogram
 from beam_mds.prepare import DeadLetter
 from beam_mds.schema import infer_columns
-from beam_mds.sorting import ChosenKeys
 from beam_mds.splits import Split
 from beam_mds.steps import WrittenShard
 from beam_mds.storage import is_remote
@@ -286,12 +284,12 @@ class WriteToMDS(beam.PTransform):
         ).with_outputs(
             'positions', 'histograms', 'chosen', 'fragments', 'errors', 'counts', main='blocks'
         )
-        bounds = _bounds(options, start, encoded)
-        plans = _plans(options, start, encoded, bounds)
+        bounds = ranges.bounds_of(options, start, encoded)
+        plans = ranges.plans_of(options, start, encoded, bounds)
         written = (
             encoded.blocks
             | 'AssignShards'
-            >> beam.FlatMap(steps.assign_shards, options, target, plans, bounds).with_output_types(
+            >> beam.FlatMap(ranges.assign_shards, options, target, plans, bounds).with_output_types(
                 tuple[tuple[str, int], bytes]
             )
             # ((split, shard number), block of the samples that belong to it)
@@ -367,46 +365,3 @@ def _spill_mode(options: WriteOptions, pipeline: beam.Pipeline) -> str | None:
         else runner in _LOCAL_RUNNERS
     )
     return 'temp' if local and is_remote(options.out) else 'beside'
-
-
-def _bounds(
-    options: WriteOptions, start: PCollection[bytes], encoded: Mapping[str, PCollection[Any]]
-) -> Any:
-    """A side input, or a value: split -> the keys that ranges start at, with order='sorted'."""
-    if options.order != 'sorted':
-        return {}
-    chosen = encoded['chosen'] | 'ChooseBounds' >> beam.CombinePerKey(
-        steps.ChooseKeys()
-    ).with_input_types(tuple[str, ChosenKeys])
-    return AsSingleton(start | 'FindBounds' >> beam.Map(steps.find_bounds, AsIter(chosen)))
-
-
-def _plans(
-    options: WriteOptions,
-    start: PCollection[bytes],
-    encoded: Mapping[str, PCollection[Any]],
-    bounds: Any,
-) -> Any:
-    """A side input, or a value: split -> Plan, for the splits that are measured."""
-    if isinstance(options.num_shards, int):
-        return {}
-    histograms = encoded['histograms']
-    if options.order == 'sorted':
-        histograms = encoded['positions'] | 'MeasureRanges' >> beam.FlatMap(
-            steps.measure_ranges, bounds
-        )
-    # (split, Histogram), one a split
-    coarse = histograms | 'Histogram' >> _add_up()
-    hot = start | 'FindHotBuckets' >> beam.Map(steps.find_hot, options, AsIter(coarse))
-    fine = (
-        encoded['positions']
-        | 'MeasureHotBuckets' >> beam.FlatMap(steps.measure_hot, AsSingleton(hot), bounds)
-        | 'HotHistogram' >> _add_up()
-    )
-    return AsSingleton(
-        start | 'PlanShards' >> beam.Map(steps.plan_shards, options, AsIter(coarse), AsIter(fine))
-    )
-
-
-def _add_up() -> beam.PTransform:
-    return beam.CombinePerKey(steps.AddHistograms()).with_input_types(tuple[str, Histogram])

@@ -164,6 +164,17 @@ def test_append_keeps_the_old_files_and_numbers_the_new_ones_on(
         ]
 
 
+@pytest.mark.slow
+def test_several_worker_processes_append_every_sample_once(tmp_path: Path) -> None:
+    mosaic(tmp_path, OLD)
+    before = content(tmp_path)
+    workers = ['--direct_running_mode=multi_processing', '--direct_num_workers=2']
+    write(NEW, tmp_path, size_limit=LIMIT, if_exists='append', flags=workers)
+    assert_exact(tmp_path, [*OLD, *NEW])
+    after = content(tmp_path)
+    assert all(after[name] == data for name, data in before.items() if name != 'index.json')
+
+
 def test_the_old_entries_of_the_index_stay_as_they_are(tmp_path: Path) -> None:
     mosaic(tmp_path, OLD)
     index = json.loads((tmp_path / 'index.json').read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -34,6 +35,7 @@ from tests.writing import (
 )
 
 ROWS = samples(150, names=4)
+BAD = {'data': None, 'name': 'bad 1', 'number': 1000}
 
 # Options that shape the files; each has several shards of ROWS.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -43,6 +45,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     'function': {'size_limit': 1500, 'key': lambda sample: sample['number'] % 5},
     'shards': {'num_shards': 4, 'size_limit': None},
     'zstd': {'size_limit': 1500, 'key': 'name', 'compression': 'zstd', 'hashes': ['sha1', 'xxh64']},
+    'sorted': {'size_limit': 1500, 'order': 'sorted', 'key': 'name'},
+    'split': {'size_limit': 900, 'split': lambda sample: f'part/{sample["name"][-1]}'},
+    'few': {'max_samples_per_shard': 11},
 }
 EVERY_OPTION = pytest.mark.parametrize('name', OPTIONS)
 
@@ -167,12 +172,18 @@ def test_workers_get_several_bundles_in_these_tests(tmp_path: Path) -> None:
 
 
 def _write_all(folder: Path, runner: Any, flags: list[str]) -> None:
-    """Four datasets of ROWS, by one pipeline: a runner starts once."""
+    """All datasets of ROWS, by one pipeline: a runner starts once. There is a bad sample too."""
 
     def build(pipeline: beam.Pipeline) -> None:
-        rows = pipeline | beam.Create(ROWS)
+        rows = pipeline | beam.Create([*ROWS, BAD])
         for name, how in _ALL.items():
-            _ = rows | f'Write {name}' >> WriteToMDS(folder / name, COLUMNS, **how)
+            sink = WriteToMDS(folder / name, COLUMNS, **how).with_exception_handling()
+            result = rows | f'Write {name}' >> sink
+            _ = (
+                result.errors
+                | f'Element {name}' >> beam.Map(lambda letter: json.dumps(letter.element))
+                | f'Errors {name}' >> beam.io.WriteToText(str(folder / f'{name}.errors'))
+            )
 
     run(build, *flags, runner=runner)
 
@@ -181,6 +192,8 @@ _ALL: dict[str, dict[str, Any]] = {
     'plain': {'spill': 'auto', **OPTIONS['plain']},
     'function': {'spill': False, **OPTIONS['function'], 'key': lambda s: see(s['number'] % 5)},
     'zstd': {'spill': True, **OPTIONS['zstd']},
+    'sorted': {'spill': 'auto', **OPTIONS['sorted']},
+    'split': {'spill': False, **OPTIONS['split']},
     'arrival': {'order': 'arrival', 'size_limit': 1500},
 }
 
@@ -194,14 +207,19 @@ def test_other_runners_and_processes_give_the_same_files_and_lose_nothing_in_ord
 
     _write_all(tmp_path, *_runner(kind))
 
-    for name in ('plain', 'function', 'zstd'):
-        assert content(tmp_path / name) == wanted[name]
+    for name in _ALL:
+        if name != 'arrival':
+            assert content(tmp_path / name) == wanted[name]
+        (line,) = (
+            path.read_text() for path in tmp_path.glob(f'{name}.errors*') if path.read_text()
+        )
+        assert json.loads(line) == BAD
     assert read(tmp_path / 'arrival') == ROWS
     listed = [shard.stored.basename for shard in read_index(tmp_path / 'arrival')]
     assert len(set(listed)) == len(listed) > 4
     assert set(content(tmp_path / 'arrival')) == {'index.json', *listed}
     # The key function ran in this process, or in others.
-    assert len(SEEN) == (0 if kind == 'processes' else len(ROWS))
+    assert (SEEN == []) == (kind == 'processes')
 
 
 def _runner(kind: str) -> tuple[Any, list[str]]:

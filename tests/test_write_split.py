@@ -13,6 +13,7 @@ import pytest
 
 from beam_mds import EncodingError, TargetError, WriteToMDS, hash_split, read_samples
 from beam_mds.planning import OWN_SHARD
+from tests.faulty import Faults
 from tests.writing import (
     COLUMNS,
     SEEN,
@@ -158,6 +159,21 @@ def test_the_split_column_stays_unless_it_is_dropped(tmp_path: Path) -> None:
             range(0, 20, 2)
         )
         assert all(sample.keys() == {'n'} for sample in read_samples(tmp_path / name))
+
+
+@pytest.mark.parametrize('order', ['shuffled', 'arrival'])
+def test_shards_come_first_then_the_indexes_of_splits_and_the_root_index_last(
+    order: str, faults: Faults
+) -> None:
+    write(ROWS, f'{faults.folder}/out', split=by_name, order=order, size_limit=LIMIT)
+    done = faults.calls('close', r'\.mds$') + faults.calls('rename', r'/index\.json$')
+    changes = [path for path in faults.calls() if path.split(' ', 1)[0] in ('close', 'rename')]
+    wanted = [path for path in changes if path.endswith(('.mds', '/index.json'))]
+    shards = [path for path in done if path.endswith('.mds')]
+    assert [path.split(' ', 1)[1] for path in wanted[: len(shards)]] == shards
+    assert [path.split(' ', 1)[1] for path in wanted[len(shards) :]] == [
+        *(f'out/{split}/index.json' for split in SPLITS), 'out/index.json',
+    ]  # fmt: skip
 
 
 def test_the_number_of_shards_is_by_split(tmp_path: Path) -> None:
