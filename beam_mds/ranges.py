@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -23,7 +23,7 @@ def bounds_of(
     if options.order != 'sorted':
         return {}
     chosen = encoded['chosen'] | 'ChooseBounds' >> beam.CombinePerKey(
-        _ChooseKeys()
+        _Merge(ChosenKeys.merged)
     ).with_input_types(tuple[str, ChosenKeys])
     return AsSingleton(start | 'FindBounds' >> beam.Map(_find_bounds, AsIter(chosen)))
 
@@ -116,61 +116,37 @@ def assign_shards(
         yield (split, first + number), part
 
 
-def _add_up() -> beam.PTransform:
-    return beam.CombinePerKey(_AddHistograms()).with_input_types(tuple[str, Histogram])
+class _Merge(beam.CombineFn):
+    """Merges histograms, or choices of keys; the result depends on no order."""
 
-
-class _AddHistograms(beam.CombineFn):
-    """Adds histograms up; the sum depends on no order."""
-
-    # Buckets that may wait to be added, beyond those of the sum.
+    # Buckets or keys that may wait to be merged, beyond those of the first part.
     _SLACK = 1 << 20
 
-    def create_accumulator(self) -> list[Histogram]:
+    def __init__(self, merged: Callable[[Sequence[Any]], Any]) -> None:
+        self._merged = merged
+
+    def create_accumulator(self) -> list[Any]:
         return []
 
-    def add_input(self, accumulator: list[Histogram], histogram: Histogram) -> list[Histogram]:
-        accumulator.append(histogram)
+    def add_input(self, accumulator: list[Any], part: Any) -> list[Any]:
+        accumulator.append(part)
         if sum(map(len, accumulator[1:])) > self._SLACK:
             return self.compact(accumulator)
         return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[list[Histogram]]) -> list[Histogram]:
-        merged: list[Histogram] = []
+    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+        merged: list[Any] = []
         for accumulator in accumulators:
-            for histogram in accumulator:
-                merged = self.add_input(merged, histogram)
+            for part in accumulator:
+                merged = self.add_input(merged, part)
         return merged
 
-    def compact(self, accumulator: list[Histogram]) -> list[Histogram]:
-        return [Histogram.merged(accumulator)]
+    def compact(self, accumulator: list[Any]) -> list[Any]:
+        return [self._merged(accumulator)] if accumulator else []
 
-    def extract_output(self, accumulator: list[Histogram]) -> Histogram:
-        return Histogram.merged(accumulator)
+    def extract_output(self, accumulator: list[Any]) -> Any:
+        return self._merged(accumulator)
 
 
-class _ChooseKeys(beam.CombineFn):
-    """Chooses keys from choices; the result depends on no order."""
-
-    # Choices that may wait to be merged.
-    _SLACK = 16
-
-    def create_accumulator(self) -> list[ChosenKeys]:
-        return []
-
-    def add_input(self, accumulator: list[ChosenKeys], chosen: ChosenKeys) -> list[ChosenKeys]:
-        accumulator.append(chosen)
-        return self.compact(accumulator) if len(accumulator) > self._SLACK else accumulator
-
-    def merge_accumulators(self, accumulators: Iterable[list[ChosenKeys]]) -> list[ChosenKeys]:
-        merged: list[ChosenKeys] = []
-        for accumulator in accumulators:
-            for chosen in accumulator:
-                merged = self.add_input(merged, chosen)
-        return merged
-
-    def compact(self, accumulator: list[ChosenKeys]) -> list[ChosenKeys]:
-        return [ChosenKeys.merged(accumulator)] if accumulator else []
-
-    def extract_output(self, accumulator: list[ChosenKeys]) -> ChosenKeys:
-        return ChosenKeys.merged(accumulator)
+def _add_up() -> beam.PTransform:
+    return beam.CombinePerKey(_Merge(Histogram.merged)).with_input_types(tuple[str, Histogram])

@@ -101,6 +101,10 @@ class ChosenKeys:
     priorities: npt.NDArray[np.float64]
     keys: Samples
 
+    def __len__(self) -> int:
+        """The number of keys."""
+        return len(self.keys)
+
     @staticmethod
     def of(keys: Samples, digests: UInt64s, weights: Int64s) -> ChosenKeys:
         """Chooses from n samples.
