@@ -24,6 +24,7 @@ def read_readme() -> str:
 
 
 PILLOW = 'pillow>=12.1.1'  # apache-beam 2.77's own lower bound
+MYPY = 'mypy==2.4.1'
 
 setup(
     name='beam-mds',
@@ -64,11 +65,12 @@ setup(
         'test': [
             'gcp-storage-emulator>=2026.7.19',
             'hypothesis>=6.100',
+            MYPY,
             PILLOW,
             'pytest>=8.2',
         ],
         'lint': [
-            'mypy==2.4.1',
+            MYPY,
             PILLOW,  # typed: mypy reads it
             'ruff==0.17.6',
         ],

@@ -60,11 +60,12 @@ _MODULES = {
     'read_samples': 'beam_mds.read',
 }
 
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
 
-def __getattr__(name: str) -> Any:
-    """Imports a transform's module when its name is first used."""
-    import importlib
+    def __getattr__(name: str) -> Any:
+        """Imports a transform's module when its name is first used."""
+        import importlib
 
-    if name not in _MODULES:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    return getattr(importlib.import_module(_MODULES[name]), name)
+        if name not in _MODULES:
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        return getattr(importlib.import_module(_MODULES[name]), name)

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from beam_mds import storage
 from beam_mds.errors import OptionError
@@ -21,6 +21,21 @@ from beam_mds.format.shard import NO_LIMIT, SHARD_CEILING
 from beam_mds.splits import Split, check_split
 
 Key = str | Callable[[Mapping[str, Any]], Any] | None
+Order = Literal['shuffled', 'arrival', 'sorted']
+IfExists = Literal['error', 'overwrite', 'append']
+Extra = Literal['error', 'ignore']
+
+
+class ArrowSchema(Protocol):
+    """A `pyarrow.Schema`, for type checkers that know no types of pyarrow."""
+
+    @property
+    def names(self) -> list[str]:
+        """The fields' names."""
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema in Arrow's C interface."""
+
 
 _ORDERS = ('shuffled', 'sorted', 'arrival')
 _IF_EXISTS = ('error', 'overwrite', 'append')
@@ -78,15 +93,15 @@ class WriteOptions:
     out: str
     config: ShardConfig
     key: Key
-    order: str
+    order: Order
     seed: int
     num_shards: int | dict[str, int] | None
     max_samples_per_shard: int | None
     split: Split
     drop_split_column: bool
-    extra: str
+    extra: Extra
     spill: bool | str
-    if_exists: str
+    if_exists: IfExists
     allow_empty: bool
     catch: tuple[type[Exception], ...] = ()
     threshold: float = 1.0
@@ -174,15 +189,15 @@ def make_options(
     hashes: Sequence[str] | str | None,
     size_limit: int | float | str | None,
     key: Key,
-    order: str,
+    order: Order,
     seed: int,
     num_shards: int | Mapping[str, int] | None,
     max_samples_per_shard: int | None,
     split: Split,
     drop_split_column: bool,
-    extra: str,
+    extra: Extra,
     spill: bool | str | os.PathLike[str],
-    if_exists: str,
+    if_exists: IfExists,
     allow_empty: bool,
 ) -> WriteOptions:
     """Parses and checks what `WriteToMDS` is given.

@@ -20,7 +20,15 @@ from apache_beam.transforms.window import GlobalWindows
 from beam_mds import coders, ranges, steps
 from beam_mds.batches import ElementBatch
 from beam_mds.errors import OptionError
-from beam_mds.options import Key, WriteOptions, make_options
+from beam_mds.options import (
+    ArrowSchema,
+    Extra,
+    IfExists,
+    Key,
+    Order,
+    WriteOptions,
+    make_options,
+)
 from beam_mds.prepare import DeadLetter
 from beam_mds.schema import infer_columns
 from beam_mds.splits import Split
@@ -96,20 +104,20 @@ class WriteToMDS(beam.PTransform):
     def __init__(
         self,
         out: str | os.PathLike[str],
-        columns: Mapping[str, str | EllipsisType | None] | pa.Schema | None = None,
+        columns: Mapping[str, str | EllipsisType | None] | ArrowSchema | None = None,
         *,
         compression: str | None = None,
         hashes: Sequence[str] | str | None = None,
         size_limit: int | float | str | None = '64mb',
         key: Key = None,
-        order: str = 'shuffled',
+        order: Order = 'shuffled',
         seed: int = 0,
         num_shards: int | Mapping[str, int] | None = None,
         max_samples_per_shard: int | None = None,
         split: Split = None,
         drop_split_column: bool = False,
-        extra: str = 'error',
-        if_exists: str = 'error',
+        extra: Extra = 'error',
+        if_exists: IfExists = 'error',
         spill: bool | str | os.PathLike[str] = 'auto',
         allow_empty: bool = False,
     ) -> None:
@@ -183,7 +191,7 @@ class WriteToMDS(beam.PTransform):
         if isinstance(columns, pa.Schema):
             known = infer_columns(columns)
         elif self._inferred:
-            names = [name for name in ('_', *(columns or ()), key, split) if isinstance(name, str)]
+            names = [name for name in ('_', *(known or ()), key, split) if isinstance(name, str)]
             known = dict.fromkeys(names, 'bytes')
         self._options = self._make_options(known)
         for name, encoding in (columns or {}).items() if isinstance(columns, Mapping) else ():
