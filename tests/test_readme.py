@@ -12,6 +12,8 @@ import pytest
 
 from beam_mds import WriteToMDS
 from beam_mds.format import ENCODINGS
+from beam_mds.read import read_index
+from beam_mds.schema import type_table
 
 _ROOT = Path(__file__).parent.parent
 _README = (_ROOT / 'README.md').read_text(encoding='utf-8')
@@ -32,6 +34,11 @@ def _rows(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip('|').split('|')] for line in lines[2:]]
 
 
+def _columns(folder: Path) -> dict[str, str]:
+    (shard,) = read_index(folder)
+    return shard.config.columns.as_dict()
+
+
 def _run_ours() -> None:
     """Runs the blocks that need no torch, one after another, as a reader would type them in."""
     names: dict[str, object] = {}
@@ -45,6 +52,8 @@ def test_the_code_runs_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     _run_ours()
     assert (tmp_path / 'dataset' / 'index.json').exists()
     assert (tmp_path / 'by-user' / 'index.json').exists()
+    assert _columns(tmp_path / 'rows') == {'id': 'int64', 'text': 'str'}
+    assert _columns(tmp_path / 'users') == {'score': 'float32', 'user': 'str'}
 
 
 @pytest.mark.interop
@@ -83,6 +92,11 @@ def test_the_encodings_table_has_every_encoding_of_the_format() -> None:
     named = set(re.findall(r'`([^`]+)`', ' '.join(row[0] for row in _rows('Encodings'))))
     between = {f'{sign}int{bits}' for sign in ('', 'u') for bits in (16, 32)}  # int8 ... int64
     assert {name.partition(':')[0] for name in named} | between == set(ENCODINGS)
+
+
+def test_the_table_of_types_is_the_one_that_is_used() -> None:
+    (table,) = re.findall(r'^<!-- types.*?-->\n(.*?)^<!--', _README, re.MULTILINE | re.DOTALL)
+    assert table == type_table()
 
 
 def test_every_promise_names_tests_that_are_there() -> None:
