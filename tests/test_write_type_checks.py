@@ -17,8 +17,9 @@ ROWS = samples(200, names=3)
 FLAGS = ('--runtime_type_check', '--type_check_additional=all')
 OPEN = {'data': ..., 'name': ..., 'number': 'uint8'}
 
-flags = pytest.mark.parametrize('flag', FLAGS)
-orders = pytest.mark.parametrize('order', ['shuffled', 'arrival'])
+KEYS = {'shuffled': None, 'arrival': None, 'sorted': 'number'}
+
+orders = pytest.mark.parametrize('order', ['shuffled', 'arrival', 'sorted'])
 
 
 class Named(NamedTuple):
@@ -53,35 +54,35 @@ def see_letter(letter: DeadLetter) -> None:
     see(letter)
 
 
-@flags
 @orders
 @pytest.mark.parametrize('kind', ['dict', 'batch', 'row', 'named'])
-def test_a_write_passes_the_type_checks(kind: str, order: Order, flag: str, tmp_path: Path) -> None:
+def test_a_write_passes_the_type_checks(kind: str, order: Order, tmp_path: Path) -> None:
     SEEN.clear()
     columns = COLUMNS if kind in ('dict', 'batch') else None
-    sink = WriteToMDS(tmp_path, columns, order=order, size_limit=2000)
+    sink = WriteToMDS(tmp_path, columns, order=order, key=KEYS[order], size_limit=2000)
 
     def build(pipeline: beam.Pipeline) -> None:
         result = pipeline | elements_of(kind, ROWS) | sink
         _ = result.index | beam.Map(index_length)
         _ = result.shards | beam.Map(see_shard)
 
-    run(build, flag)
+    run(build, *FLAGS)
     assert read(tmp_path) == ROWS
     assert sum(shard.samples for shard in SEEN) == len(ROWS)
 
 
-@flags
 @orders
 @pytest.mark.parametrize('handler', [False, True])
 @pytest.mark.parametrize('kind', ['dict', 'batch', 'row', 'named'])
 def test_splits_and_dead_letters_pass_the_type_checks(
-    kind: str, handler: bool, order: Order, flag: str, tmp_path: Path
+    kind: str, handler: bool, order: Order, tmp_path: Path
 ) -> None:
     SEEN.clear()
     bad = {**ROWS[0], 'number': 256}
     columns = OPEN if kind in ('row', 'named') else {**COLUMNS, 'number': 'uint8'}
-    sink = WriteToMDS(tmp_path, columns, order=order, split='name', size_limit=2000)
+    sink = WriteToMDS(
+        tmp_path, columns, order=order, key=KEYS[order], split='name', size_limit=2000
+    )
 
     def build(pipeline: beam.Pipeline) -> None:
         elements = pipeline | elements_of(kind, [*ROWS, bad])
@@ -91,7 +92,7 @@ def test_splits_and_dead_letters_pass_the_type_checks(
         else:
             _ = (elements | sink.with_exception_handling()).errors | beam.Map(see_letter)
 
-    run(build, flag)
+    run(build, *FLAGS)
     assert read(tmp_path) == ROWS
     (letter,) = SEEN
     assert letter.column == 'number'
