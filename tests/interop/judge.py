@@ -65,6 +65,13 @@ def do_write(samples: str, out: str, columns: dict[str, str], **options: Any) ->
             writer.write(sample)
 
 
+def do_merge(out: str) -> None:
+    """Writes one index for the datasets in the sub-folders, by streaming's own function."""
+    from streaming.base.util import merge_index
+
+    merge_index(out)
+
+
 def do_read(local: str, samples: str, remote: str | None = None, **options: Any) -> None:
     """Reads a dataset with StreamingDataset into a pickle file of portable samples."""
     from streaming import StreamingDataset
