@@ -7,7 +7,8 @@ import functools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import EllipsisType
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -35,9 +36,6 @@ from beam_mds.splits import Split
 from beam_mds.steps import WrittenShard
 from beam_mds.storage import is_remote
 from beam_mds.target import check_target
-
-if TYPE_CHECKING:
-    from types import EllipsisType
 
 # Runners whose workers share the machine, and so its temporary folder, with the launching process.
 _LOCAL_RUNNERS = frozenset(

@@ -6,9 +6,13 @@ import os
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
+
+from beam_mds import WriteToMDS
+from beam_mds.options import Order
 
 _ROOT = Path(__file__).parent.parent
 _BLOCKS = re.findall(
@@ -121,3 +125,7 @@ def test_wrong_code_is_an_error_at_its_line(code: str, errors: dict[str, dict[in
 
 def test_only_the_wrong_lines_are_errors(errors: dict[str, dict[int, str]]) -> None:
     assert set(errors['wrong']) == set(range(_FIRST, _FIRST + len(_WRONG)))
+
+
+def test_the_types_of_the_options_can_be_had_at_run_time() -> None:
+    assert typing.get_type_hints(WriteToMDS.__init__)['order'] is Order
