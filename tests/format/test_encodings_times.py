@@ -81,10 +81,10 @@ def test_dates_and_numbers_may_stand_in_one_column() -> None:
     ('value', 'reason'),
     [
         (np.datetime64(1, 'ns'), 'is not a whole number of microseconds'),
-        (np.datetime64('NaT'), 'is not a whole number of microseconds'),
+        (np.datetime64('NaT'), 'the value is None (null)'),
         (np.datetime64(2**60, 's'), 'is not a whole number of microseconds'),
         (np.timedelta64(1, 'ns'), 'is not a whole number of microseconds'),
-        (np.timedelta64('NaT', 's'), 'is not a whole number of microseconds'),
+        (np.timedelta64('NaT', 's'), 'the value is None (null)'),
         (np.timedelta64(3, 'M'), 'has a unit of no fixed length'),
         (np.timedelta64(3), 'has a unit of no fixed length'),
         (PandasTime(2020, 1, 1), 'is not a whole number of microseconds'),

@@ -13,12 +13,21 @@ import numpy as np
 import pyarrow as pa
 
 from beam_mds.errors import EncodingError
-from beam_mds.format.encodings.base import Part, Values, bad_value, decoded_dictionary, plain
+from beam_mds.format.encodings.base import (
+    Part,
+    Values,
+    bad_value,
+    decoded_dictionary,
+    null_value,
+    plain,
+)
 from beam_mds.format.encodings.scalars import Integer
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _MICRO = dt.timedelta(microseconds=1)
 _DAY = dt.timedelta(days=1) // _MICRO
+
+_CLASSES, _NUMPY = (dt.datetime, dt.timedelta), (np.datetime64, np.timedelta64)
 
 # Lengths of time that differ from case to case, or are not known.
 _VAGUE_UNITS = ('Y', 'M', 'generic')
@@ -49,8 +58,10 @@ class Int64(Integer):
 
 def _micros(value: Any) -> int | None:
     """The microseconds of a date, time or duration; None for any other value."""
-    if isinstance(value, (dt.datetime, dt.timedelta)):
-        # pandas' classes have more digits, and a NaT.
+    if isinstance(value, (*_CLASSES, *_NUMPY)) and str(value) == 'NaT':
+        raise null_value()
+    if isinstance(value, _CLASSES):
+        # pandas' classes have more digits.
         if getattr(value, 'nanosecond', 0) or getattr(value, 'nanoseconds', 0):
             raise bad_value(value, _FRACTION)
         if isinstance(value, dt.timedelta):
@@ -64,7 +75,7 @@ def _micros(value: Any) -> int | None:
             raise bad_value(value, 'is a time of day with a time zone')
         since = dt.timedelta(0, value.second, value.microsecond, 0, value.minute, value.hour)
         return since // _MICRO
-    if isinstance(value, (np.datetime64, np.timedelta64)):
+    if isinstance(value, _NUMPY):
         return _numpy_micros(value)
     if type(value).__module__ == 'apache_beam.utils.timestamp':
         try:
@@ -79,7 +90,7 @@ def _numpy_micros(value: np.datetime64 | np.timedelta64) -> int:
     if isinstance(value, np.timedelta64) and np.datetime_data(value.dtype)[0] in _VAGUE_UNITS:
         raise bad_value(value, 'has a unit of no fixed length')
     micros = value.astype(kind)
-    if not micros.astype(value.dtype) == value:  # NaT is not even equal to itself
+    if micros.astype(value.dtype) != value:
         raise bad_value(value, _FRACTION)
     return int(micros.astype(np.int64))
 
