@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import logging
+import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -83,8 +84,8 @@ def commit(
         dataset = find_dataset(options, found)
         change = _plan_change(options, target, dataset, ordered)
         journals = [name for name in found if name.startswith(JOURNAL)]
-        journals += _write_journal(options, target, change, found)
-        _publish(options, target, dataset, change)
+        journals += _write_journal(options, dataset, change)
+        _publish(options, dataset, change)
         _clean(options, dataset, change, found, journals)
         _logger.info('%s: %d samples in %d shards', options.out, counts.encoded, len(ordered))
     if target.spill_prefix is not None:
@@ -180,44 +181,50 @@ def _plan_change(
             f'{storage.join(options.out, INDEX_NAME)} appeared or changed while this job was '
             'running: another job wrote to the same folder; its index was left as it is'
         )
-    below = {
-        split: [moved_entry(e, split, back=True) for e in kept if folder_of(e) == split] + entries
-        for split, entries in splits.items()
-        if split
-    }
     listed = frozenset(map(stored_path, kept)) | new
+    # An index that a failed write left ahead of the root's goes back, or on with the new shards.
+    touched = dict.fromkeys(split for split in splits if split) | dict.fromkeys(
+        folder
+        for folder, paths in dataset.split_paths.items()
+        if paths & dataset.journal.new - listed and any(folder_of(e) == folder for e in kept)
+    )
+    below = {
+        split: [
+            *(moved_entry(e, split, back=True) for e in kept if folder_of(e) == split),
+            *splits.get(split, ()),
+        ]
+        for split in touched
+    }
     old = dataset.paths if options.if_exists == 'overwrite' else frozenset()
     return _Change({**below, '': kept + added}, new, old - listed)
 
 
-def _write_journal(
-    options: WriteOptions,
-    target: Target,
-    change: _Change,
-    found: Collection[str],
-) -> list[str]:
+def _write_journal(options: WriteOptions, dataset: Dataset, change: _Change) -> list[str]:
     """Notes what is about to change, where a failure would leave more than unlisted shards.
 
     Returns:
         The names of the files that were written.
     """
-    name = f'{JOURNAL}{target.run}.json'
-    if name in found or not (len(change.indexes) > 1 or change.old):
+    noted = change.new <= dataset.journal.new and change.old <= dataset.journal.old
+    if noted or not (len(change.indexes) > 1 or change.old):
         return []
-    journal = Journal(change.new, change.old)
-    staging = storage.join(options.out, f'{_STAGED}{target.run}.journal')
-    storage.publish(storage.join(options.out, name), journal.to_bytes(), staging)
+    name = f'{JOURNAL}{uuid.uuid4().hex}.json'
+    storage.publish(
+        storage.join(options.out, name),
+        Journal(change.new, change.old).to_bytes(),
+        _staging(options.out),
+    )
     return [name]
 
 
-def _publish(options: WriteOptions, target: Target, dataset: Dataset, change: _Change) -> None:
+def _publish(options: WriteOptions, dataset: Dataset, change: _Change) -> None:
     """Puts the indexes in place, the root's last."""
     for folder, entries in change.indexes.items():
         data = dump_entries(entries)
         place = options.folder_of(folder)
         path = storage.join(place, INDEX_NAME)
         if dataset.published.get(folder) != data:
-            storage.publish(path, data, storage.join(place, f'{_STAGED}{target.run}.json'))
+            storage.publish(path, data, _staging(place))
         # Nothing may be cleaned under an index that is not ours: two jobs can have looked at the
         # same moment.
         if storage.read(path) != data:
@@ -225,6 +232,11 @@ def _publish(options: WriteOptions, target: Target, dataset: Dataset, change: _C
                 f'{path} appeared or changed while this job was running: another job wrote to the '
                 'same folder; its index was left as it is'
             )
+
+
+def _staging(folder: str) -> str:
+    """A name of this attempt alone: a second one at the same time may not write into its file."""
+    return storage.join(folder, f'{_STAGED}{uuid.uuid4().hex}.json')
 
 
 def _clean(
@@ -235,21 +247,27 @@ def _clean(
     journals: Collection[str],
 ) -> None:
     """Deletes what is not part of the dataset: its old files, and what failed attempts left."""
-    listed = change.listed | (dataset.ahead - change.old)
-    stale = (change.old | {*dataset.journal.old, *dataset.journal.new}) - listed
-    gone = {
-        f'{folder}/{INDEX_NAME}'
+    stale = (change.old | dataset.journal.old | dataset.journal.new) - change.listed
+    others = {
+        folder: paths
         for folder, paths in dataset.split_paths.items()
-        if folder not in change.indexes and paths <= stale
+        if folder not in change.indexes
     }
+    gone = {folder for folder, paths in others.items() if paths <= stale}
+    listed = change.listed.union(*(others[folder] for folder in others.keys() - gone))
+    folders = {'', *dataset.journal.folders}
     strays = {
         name
         for name in found
         if name not in listed
-        and (name in stale or (_is_ours(name) and (options.split or '/' not in name)))
+        and (
+            name in stale
+            or (_is_ours(name) and (options.split or name.rpartition('/')[0] in folders))
+        )
     }
+    indexes = {f'{folder}/{INDEX_NAME}' for folder in gone}
     try:
-        for names in (gone, strays, journals):  # what lists others goes first, the list of all last
+        for names in (indexes, strays, journals):  # what lists others first, the list of all last
             storage.delete([storage.join(options.out, name) for name in sorted(names)])
     except StorageError as error:
         _logger.warning('the dataset is complete, but leftover files stay: %s', error)
