@@ -29,7 +29,7 @@ from beam_mds.format.index import (
 from beam_mds.options import WriteOptions
 from beam_mds.planning import OWN_SHARD
 from beam_mds.shardfile import Fragment
-from beam_mds.target import JOURNAL, Dataset, Journal, Target, digest_of, find_dataset
+from beam_mds.target import JOURNAL, SPILL, Dataset, Journal, Target, digest_of, find_dataset
 
 _logger = logging.getLogger(__name__)
 
@@ -88,6 +88,8 @@ def commit(
         _publish(options, dataset, change)
         _clean(options, dataset, change, found, journals)
         _logger.info('%s: %d samples in %d shards', options.out, counts.encoded, len(ordered))
+        if any(name.startswith(SPILL) for name in found):  # a failed run can have spilled elsewhere
+            _remove_spill(storage.join(options.out, SPILL))
     if target.spill_prefix is not None:
         _remove_spill(target.spill_prefix)
     return ordered
@@ -168,7 +170,9 @@ def _plan_change(
     others = [entry for entry in dataset.entries if stored_path(entry) not in new]
     kept: list[Entry] = []
     if options.if_exists == 'append':
-        unchanged, kept = digest_of(others) == target.digest, others
+        kept = others
+        # Ahead are the indexes of splits that somebody changed after CheckTarget.
+        unchanged = digest_of(others) == target.digest and not (options.split and dataset.ahead)
     elif '' not in dataset.published:
         # Splits that are datasets each for itself: in an overwrite, some can be replaced already.
         unchanged = options.if_exists == 'overwrite' or digest_of(others) == target.digest
@@ -253,7 +257,8 @@ def _clean(
         for folder, paths in dataset.split_paths.items()
         if folder not in change.indexes
     }
-    gone = {folder for folder, paths in others.items() if paths <= stale}
+    overwrite = options.if_exists == 'overwrite'  # an empty index is a dataset too
+    gone = {f for f, paths in others.items() if paths <= stale and (paths or overwrite)}
     listed = change.listed.union(*(others[folder] for folder in others.keys() - gone))
     folders = {'', *dataset.journal.folders}
     strays = {

@@ -13,14 +13,14 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from beam_mds import StorageError, read_samples, storage
+from beam_mds import MDSError, StorageError, read_samples, storage
 from beam_mds.commit import Counts, commit
 from beam_mds.format import Samples
 from beam_mds.shardfile import store_shard
@@ -31,6 +31,9 @@ from tests.writing import content
 
 # Sub-folder (empty: none) -> its samples; one shard each.
 Rows = Mapping[str, list[str]]
+
+# A write, or its commit.
+Step = Callable[[], None]
 
 # What lies in a folder: name -> bytes.
 Files = dict[str, bytes]
@@ -48,6 +51,10 @@ class Write:
     order: str = 'shuffled'
 
     def __call__(self, out: str) -> None:
+        self.begin(out)()
+
+    def begin(self, out: str) -> Callable[[], None]:
+        """All but the commit, which is returned."""
         given = options(
             out, split=None if '' in self.rows else str, if_exists=self.if_exists, order=self.order
         )
@@ -60,13 +67,18 @@ class Write:
                 samples = [Samples.of([encoded(value.encode())])]
                 number = -1 if self.order == 'arrival' else number
                 fragments.append(store_shard(given, split, samples, number))
-        commit(given, target, fragments, Counts(len(fragments), len(fragments), 0))
+        counts = Counts(len(fragments), len(fragments), 0)
+        return lambda: void(commit(given, target, fragments, counts))
 
     def result(self, before: Rows) -> Rows:
         """What is there afterwards."""
         if self.if_exists != 'append':
             return self.rows
         return {s: before.get(s, []) + self.rows.get(s, []) for s in {**before, **self.rows}}
+
+
+def void(_: object) -> None:
+    """Nothing."""
 
 
 def indexes(folder: Path) -> dict[str, list[str]]:
@@ -141,35 +153,51 @@ class Store:
         self.out = f'{SCHEME}://{local}'
         self.calls: list[str] = []
         self._fault = Fault('')
+        self._other: tuple[int, Step | None] = 0, None
 
     def next_fault(self, on: str, path: str) -> Fault:
         """In place of `faulty._next_fault`, which asks files."""
         self.calls.append(on)
         fault, count = self._fault, len(self.calls)
+        nth, other = self._other
+        if other is not None and count == nth:
+            other()
         happens = fault.nth == count or (fault.times is None and fault.nth < count)
         return fault if fault.error and happens else Fault(on)
 
-    def calls_of(self, write: Write) -> list[str]:
-        """The kind of each call of a write that succeeds."""
+    def calls_of(self, write: Step) -> list[str]:
+        """The kind of each call of a step that succeeds."""
         self.calls.clear()
-        write(self.out)
+        write()
         return list(self.calls)
 
-    def fails(self, write: Write, nth: int, *, after: bool = False) -> bool:
-        """Whether a write fails when one of its calls does."""
+    def fails(self, write: Step, nth: int, *, after: bool = False) -> bool:
+        """Whether a step fails when one of its calls does."""
         try:
             with self._faulty(Fault('', nth=nth, error='crash', after=after)):
-                write(self.out)
+                write()
         except StorageError:
             return True
         return False
 
-    def kill(self, write: Write, nth: int) -> None:
+    def kill(self, write: Step, nth: int) -> None:
         """Leaves what a process leaves that dies at a call: none from there on is done."""
         with pytest.raises(Killed), self._faulty(Fault('', nth=nth, times=None, error='dead')):
-            write(self.out)
+            write()
 
-    def kill_process(self, write: Write, nth: int) -> int:
+    def interrupt(self, write: Step, nth: int, other: Step) -> bool:
+        """Whether a step fails when another is done whole before one of its calls."""
+        self._other = nth, other
+        try:
+            with self._faulty(Fault('')):
+                write()
+        except MDSError:
+            return True
+        finally:
+            self._other = 0, None
+        return False
+
+    def kill_process(self, write: Step, nth: int) -> int:
         """The exit code of a process that does die there."""
         with warnings.catch_warnings():
             warnings.simplefilter('ignore', DeprecationWarning)  # threads that the child never uses
@@ -178,7 +206,7 @@ class Store:
             code = 1
             try:
                 with self._faulty(Fault('', nth=nth, error='kill')):
-                    write(self.out)
+                    write()
                 code = 0
             finally:
                 os._exit(code)

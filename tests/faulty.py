@@ -275,7 +275,8 @@ class _call:  # noqa: N801 - a context manager that reads like a function
         self._fault = _next_fault(on, path)
 
     def __enter__(self) -> Fault:
-        time.sleep(self._fault.delay)
+        if self._fault.delay:
+            time.sleep(self._fault.delay)
         if self._fault.error and not self._fault.after:
             raise self._fault.exception(self._path)
         return self._fault

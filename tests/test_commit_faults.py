@@ -7,6 +7,9 @@ folder.
 from __future__ import annotations
 
 import itertools
+import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,8 @@ from tests.attempts import (
     surplus,
     whole,
 )
-from tests.writing import content
+from tests.faulty import Fault, Faults
+from tests.writing import content, read, samples, write
 
 FOREIGN = {'notes.txt': b'mine', 's1/notes.txt': b'mine', 'sub/shard.00000.mds': b'mine'}
 
@@ -144,13 +148,13 @@ def assert_rerun_is_exact(case: Case, store: Store, new: bool) -> None:
     assert_exact(out, whole(case.write.result(there)))
 
 
-def states(case: Case, store: Store, before: Files) -> dict[str, Files]:
+def states(write: Write, store: Store, before: Files) -> dict[str, Files]:
     """Where a write is killed -> what it leaves; each different folder once."""
     restore(store.local, before)
     found: dict[Any, tuple[str, Files]] = {}
-    for nth, call in enumerate(store.calls_of(case.write), 1):
+    for nth, call in enumerate(store.calls_of(lambda: write(store.out)), 1):
         restore(store.local, before)
-        store.kill(case.write, nth)
+        store.kill(lambda: write(store.out), nth)
         state = content(store.local)
         found.setdefault(signature(state), (f'killed at {nth} {call}', state))
     return dict(found.values())
@@ -161,11 +165,11 @@ def test_whichever_call_fails_a_dataset_is_whole_and_a_rerun_is_exact(
     case: Case, store: Store
 ) -> None:
     before, known = case.prepare(store), set()
-    calls = store.calls_of(case.write)
+    calls = store.calls_of(lambda: case.write(store.out))
     for nth, call in enumerate(calls, 1):
         for after in (False, True) if call in CHANGES else (False,):
             restore(store.local, before)
-            failed = store.fails(case.write, nth, after=after)
+            failed = store.fails(lambda: case.write(store.out), nth, after=after)
             mark = signature(content(store.local)), failed
             if mark in known:
                 continue
@@ -180,7 +184,7 @@ def test_whichever_call_fails_a_dataset_is_whole_and_a_rerun_is_exact(
 def test_wherever_it_is_killed_a_dataset_is_whole_and_any_next_write_is_exact(
     case: Case, store: Store
 ) -> None:
-    for name, state in states(case, store, case.prepare(store)).items():
+    for name, state in states(case.write, store, case.prepare(store)).items():
         restore(store.local, state)
         with at(name):
             new = assert_old_or_new(case, store.local)
@@ -199,11 +203,19 @@ def assert_next_is_exact(case: Case, write: Write, state: Files, store: Store) -
         return
     write(store.out)
     there = case.write.result(case.old or {}) if new else (case.old or {})
-    # Without a split, and without a journal, files in sub-folders can be anybody's.
-    foreign = set()
-    if '' in write.rows and not any(name.startswith(JOURNAL) for name in state):
-        foreign = {name for name in state if OWN_SHARD.fullmatch(name.rpartition('/')[2])}
+    foreign = anybodys(state) if '' in write.rows else set()
     assert_exact(store.local, whole(write.result(there)), foreign)
+
+
+def anybodys(state: Files) -> set[str]:
+    """Shards in sub-folders that no journal names: a write without splits leaves them alone."""
+    named = b''.join(state[name] for name in journals(state))
+    return {
+        name
+        for name in state
+        if OWN_SHARD.fullmatch(name.rpartition('/')[2])
+        and f'{name.partition("/")[0]}/'.encode() not in named
+    }
 
 
 def assert_nothing_is_lost(write: Write, store: Store, found: dict[str, list[str]]) -> None:
@@ -218,6 +230,98 @@ def assert_nothing_is_lost(write: Write, store: Store, found: dict[str, list[str
         assert {name: files.get(name) for name in state} == state
 
 
+# A commit that Beam repeats
+
+RETRIED = pytest.mark.parametrize(
+    'case', [case for case in CASES if case.names != 'mosaic'], ids=str
+)
+
+
+@RETRIED
+def test_a_commit_that_failed_anywhere_can_be_repeated(case: Case, store: Store) -> None:
+    case.prepare(store)
+    commit = case.write.begin(store.out)
+    before = content(store.local)
+    for nth, call in enumerate(store.calls_of(commit), 1):
+        for after in (False, True) if call in CHANGES else (False,):
+            restore(store.local, before)
+            with at(f'{nth} {call}{" after" * after}'):
+                store.fails(commit, nth, after=after)
+                commit()
+                assert_exact(store.local, case.after)
+
+
+@RETRIED
+def test_a_commit_may_run_twice_at_once(case: Case, store: Store) -> None:
+    case.prepare(store)
+    commit = case.write.begin(store.out)
+    before = content(store.local)
+    for nth, call in enumerate(store.calls_of(commit), 1):
+        restore(store.local, before)
+        with at(f'a second one before {nth} {call}'):
+            failed = store.interrupt(commit, nth, commit)
+            assert indexes(store.local) == case.after
+            if failed:
+                commit()
+            assert_exact(store.local, case.after)
+
+
+# Two kills
+
+
+@pytest.mark.parametrize('case', [CASES[1], CASES[4], CASES[8]], ids=str)
+@pytest.mark.parametrize('mode', ['error', 'append', 'overwrite'])
+def test_after_two_kills_any_write_is_exact(case: Case, mode: str, store: Store) -> None:
+    first = states(case.write, store, case.prepare(store))
+    ahead = [s for s in first.values() if case.before.get('') == root_of(s, store) and journals(s)]
+    second = Write(OTHER, mode)
+    if mode == 'error' and case.old:
+        return
+    for name, state in states(second, store, ahead[-1]).items():
+        restore(store.local, state)
+        found = indexes(store.local)
+        there = case.old or {}
+        if found.get('') == whole(second.result(there))['']:
+            there = second.result(there)
+        with at(name):
+            assert found.get('') in (case.before.get(''), whole(there)[''])
+            for last in (case.write, Write(ONE_OTHER, 'append'), Write(OTHER, 'overwrite')):
+                restore(store.local, state)
+                if last.if_exists == 'error' and '' in found:
+                    continue
+                last(store.out)
+                foreign = anybodys(state) if '' in last.rows else set()
+                assert_exact(store.local, whole(last.result(there)), foreign)
+
+
+def journals(state: Files) -> list[str]:
+    return [name for name in state if name.startswith(JOURNAL)]
+
+
+def root_of(state: Files, store: Store) -> list[str] | None:
+    restore(store.local, state)
+    return indexes(store.local).get('')
+
+
+# Processes that die
+
+
+def test_a_process_that_dies_leaves_what_the_kills_above_leave(store: Store) -> None:
+    case = CASES[4]
+    assert case.write.if_exists == 'overwrite'
+    assert len(case.write.rows) == 3
+    before = case.prepare(store)
+    for nth, call in enumerate(store.calls_of(lambda: case.write(store.out)), 1):
+        if call in CHANGES or call == 'write':
+            left = []
+            for kill in (store.kill, store.kill_process):
+                restore(store.local, before)
+                code = kill(lambda: case.write(store.out), nth)
+                left.append(signature(content(store.local)))
+            assert code == faulty.KILLED
+            assert left[0] == left[1], f'{nth} {call}'
+
+
 class at:  # noqa: N801 - a context manager that reads like a function
     """Says where it was, when something is wrong."""
 
@@ -229,4 +333,45 @@ class at:  # noqa: N801 - a context manager that reads like a function
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
-            raise AssertionError(f'{self._place}: {type(error).__name__}: {error}') from error
+            raise AssertionError(  # noqa: TRY004
+                f'{self._place}: {type(error).__name__}: {error}'
+            ) from error
+
+
+# Whole pipelines
+
+
+@pytest.mark.parametrize(
+    ('order', 'if_exists', 'fault'),
+    [
+        ('shuffled', 'overwrite', Fault('close', r'/shard\.', nth=3, error='kill')),
+        ('arrival', 'append', Fault('rename', r'out/index\.json$', error='kill')),
+        ('shuffled', 'overwrite', Fault('delete', r'/shard\.', nth=2, error='kill')),
+    ],
+    ids=['writing', 'publishing', 'cleaning'],
+)
+def test_a_pipeline_that_is_killed_leaves_a_whole_dataset_and_a_rerun_is_exact(
+    order: str, if_exists: str, fault: Fault, faults: Faults
+) -> None:
+    out, old = f'{faults.folder}/out', samples(90, seed=1)
+    given = {'size_limit': 2000, 'split': 'name', 'order': order, 'if_exists': if_exists}
+    write(old, out, size_limit=2000, split='name')
+    faults.clear()
+    faults.add(fault)
+
+    command = [sys.executable, '-m', 'tests.killed', out, json.dumps(given)]
+    done = subprocess.run(
+        command, check=False, capture_output=True, cwd=Path(__file__).parent.parent
+    )
+
+    assert done.returncode == faulty.KILLED, done.stderr.decode()
+    faults.clear()
+    there = read(out)
+    new = samples(120, seed=2)
+    both = sorted([*old, *new], key=lambda sample: sample['number'])
+    assert there == (new if fault.on == 'delete' else old)
+    write(new, out, **given)
+    assert sorted(map(str, read(out))) == sorted(
+        map(str, new if if_exists == 'overwrite' else both)
+    )
+    assert surplus(faults.local / 'out') == set()
