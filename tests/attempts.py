@@ -23,8 +23,9 @@ import pytest
 from beam_mds import MDSError, StorageError, read_samples, storage
 from beam_mds.commit import Counts, commit
 from beam_mds.format import Samples
+from beam_mds.options import WriteOptions
 from beam_mds.shardfile import store_shard
-from beam_mds.target import check_target
+from beam_mds.target import Target, check_target
 from tests.building import encoded, options
 from tests.faulty import SCHEME, Fault, Killed
 from tests.writing import content
@@ -53,12 +54,10 @@ class Write:
     def __call__(self, out: str) -> None:
         self.begin(out)()
 
-    def begin(self, out: str) -> Callable[[], None]:
+    def begin(self, out: str, target: Target | None = None) -> Step:
         """All but the commit, which is returned."""
-        given = options(
-            out, split=None if '' in self.rows else str, if_exists=self.if_exists, order=self.order
-        )
-        target = check_target(given, 'beside')
+        given = self.options(out)
+        target = target or check_target(given, 'beside')
         storage.write(f'{target.spill_folder}/0.run', [b'run'], 3)
         fragments = []
         for split, values in self.rows.items():
@@ -69,6 +68,10 @@ class Write:
                 fragments.append(store_shard(given, split, samples, number))
         counts = Counts(len(fragments), len(fragments), 0)
         return lambda: void(commit(given, target, fragments, counts))
+
+    def options(self, out: str) -> WriteOptions:
+        split = None if '' in self.rows else str
+        return options(out, split=split, if_exists=self.if_exists, order=self.order)
 
     def result(self, before: Rows) -> Rows:
         """What is there afterwards."""
