@@ -11,7 +11,7 @@ import json
 import re
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from beam_mds import storage
@@ -139,7 +139,7 @@ def check_target(options: WriteOptions, spill: str | None) -> Target:
     return Target(uuid.uuid4().hex, prefix, digest_of(dataset.entries), numbers)
 
 
-def find_dataset(options: WriteOptions, found: Iterable[str]) -> Dataset:
+def find_dataset(options: WriteOptions, found: Collection[str]) -> Dataset:
     """Reads the indexes in a folder.
 
     Args:
@@ -175,8 +175,9 @@ def find_dataset(options: WriteOptions, found: Iterable[str]) -> Dataset:
         folder = name.removesuffix(end)
         if name.endswith(end) and (options.split or folder in merged | journal.folders):
             read(folder)
+    replaced = any('/' in path and path in found for path in journal.old)
     redone = options.split and options.if_exists == 'overwrite'
-    if '' not in published and journal.old and not redone:
+    if '' not in published and replaced and not redone:
         raise TargetError(
             f'{options.out}: an overwrite of splits that are datasets each for itself did not '
             'finish, and some are replaced: run it again first'

@@ -72,6 +72,24 @@ def test_only_an_overwrite_follows_one_of_separate_splits_that_did_not_finish(
     assert surplus(store.local) == set()
 
 
+@pytest.mark.parametrize('write', [Write(OLD), Write({'': ['x']}, 'append')], ids=str)
+def test_a_journal_in_a_folder_that_was_emptied_by_hand_says_nothing(
+    write: Write, store: Store
+) -> None:
+    Write(OLD)(store.out)
+    rename_shards(store.local)
+    overwrite = Write(NEW, 'overwrite')
+    renames = [nth for nth, on in enumerate(calls(store, overwrite), 1) if on == 'rename']
+    store.kill(lambda: overwrite(store.out), renames[-1])
+    restore(store.local, {n: d for n, d in content(store.local).items() if n.startswith('.')})
+    assert [name for name in content(store.local) if name.startswith(JOURNAL)]
+
+    write(store.out)
+
+    assert indexes(store.local) == whole(write.rows)
+    assert surplus(store.local) == set()
+
+
 def calls(store: Store, write: Write) -> list[str]:
     before = content(store.local)
     found = store.calls_of(lambda: write(store.out))
