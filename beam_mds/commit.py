@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import logging
 import uuid
@@ -35,6 +36,10 @@ _logger = logging.getLogger(__name__)
 
 # What is written beside its place and then moved there.
 _STAGED = '.beam-mds-index-'
+
+# Bytes of an index of the whole dataset that is read again before that of each split is published;
+# of a larger one, the size must do.
+_READ_OFTEN = 1 << 20
 
 # Names in an error message, where a list may be long.
 _SHOWN = 3
@@ -181,10 +186,7 @@ def _plan_change(
     else:
         unchanged = dataset.entries == added or digest_of(dataset.entries) == target.digest
     if not unchanged:
-        raise TargetError(
-            f'{storage.join(options.out, INDEX_NAME)} appeared or changed while this job was '
-            'running: another job wrote to the same folder; its index was left as it is'
-        )
+        raise _changed(storage.join(options.out, INDEX_NAME))
     listed = frozenset(map(stored_path, kept)) | new
     # An index that a failed write left ahead of the root's goes back, or on with the new shards.
     touched = dict.fromkeys(split for split in splits if split) | dict.fromkeys(
@@ -223,19 +225,40 @@ def _write_journal(options: WriteOptions, dataset: Dataset, change: _Change) -> 
 
 def _publish(options: WriteOptions, dataset: Dataset, change: _Change) -> None:
     """Puts the indexes in place, the root's last."""
+    root = dump_entries(change.indexes[''])
     for folder, entries in change.indexes.items():
-        data = dump_entries(entries)
+        data = dump_entries(entries) if folder else root
         place = options.folder_of(folder)
         path = storage.join(place, INDEX_NAME)
+        check = functools.partial(_check_unchanged, options, dataset, root, folder, data)
         if dataset.published.get(folder) != data:
-            storage.publish(path, data, _staging(place))
+            storage.publish(path, data, _staging(place), check)
         # Nothing may be cleaned under an index that is not ours: two jobs can have looked at the
         # same moment.
         if storage.read(path) != data:
-            raise TargetError(
-                f'{path} appeared or changed while this job was running: another job wrote to the '
-                'same folder; its index was left as it is'
-            )
+            raise _changed(path)
+
+
+def _check_unchanged(
+    options: WriteOptions, dataset: Dataset, root: bytes, folder: str, data: bytes
+) -> None:
+    """Raises if an index, or the root's, is neither what was there nor ours."""
+    for name, ours in {'': root, folder: data}.items():
+        path = storage.join(options.folder_of(name), INDEX_NAME)
+        known = (dataset.published.get(name), ours)
+        size = storage.size_of(path)
+        if size not in [None if index is None else len(index) for index in known]:
+            raise _changed(path)
+        look = size is not None and (name == folder or size <= _READ_OFTEN)
+        if look and storage.read(path) not in known:
+            raise _changed(path)
+
+
+def _changed(path: str) -> TargetError:
+    return TargetError(
+        f'{path} appeared or changed while this job was running: another job wrote to the same '
+        'folder; its index was left as it is'
+    )
 
 
 def _staging(folder: str) -> str:

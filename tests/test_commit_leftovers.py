@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from beam_mds import MDSError, TargetError
+from beam_mds import MDSError, TargetError, commit
 from beam_mds.target import JOURNAL, check_target
-from tests.attempts import Store, Write, indexes, rename_shards, restore, surplus, whole
+from tests.attempts import Store, Write, indexes, rename_shards, restore, surplus, void, whole
 from tests.building import options
 from tests.writing import content
 
@@ -106,8 +106,7 @@ def test_what_a_failed_run_spilled_beside_the_dataset_goes_wherever_this_one_spi
     (out / '.beam-mds-spill-1' / '0.run').write_bytes(b'x')
     given = options(out)
     target = check_target(given, None if spill is None else str(tmp_path / spill))
-    commit = Write({'': ['a']}).begin(str(out), target)
-    commit()
+    Write({'': ['a']}).begin(str(out), target)()
     assert not [name for name in os.listdir(out) if name.startswith('.')]
 
 
@@ -124,14 +123,14 @@ def test_an_empty_index_of_a_split_is_a_dataset_that_only_an_overwrite_deletes(
 
 def test_a_split_that_changed_on_its_own_meanwhile_is_left_as_it_is(store: Store) -> None:
     Write(OLD)(store.out)
-    commit = Write(NEW, 'append').begin(store.out)
+    finish = Write(NEW, 'append').begin(store.out)
     written = content(store.local)
     Write({'': ['x']}, 'append')(f'{store.out}/s1')
     before = {**written, **content(store.local)}  # it took our new shard for a leftover
     restore(store.local, before)
 
     with pytest.raises(TargetError, match='appeared or changed while this job was running'):
-        commit()
+        finish()
 
     assert content(store.local) == before
 
@@ -156,3 +155,49 @@ def test_a_split_of_a_journal_that_is_whole_again_stays(store: Store) -> None:
 
     assert indexes(store.local) == {'': ['x'], 's0': ['a', 'p']}
     assert surplus(store.local) == set()
+
+
+@pytest.mark.parametrize('mode', ['error', 'append', 'overwrite'])
+@pytest.mark.parametrize(('split', 'large'), [('s1', False), ('s1', True), ('', False)])
+def test_another_job_that_commits_meanwhile_keeps_its_dataset(
+    split: str, large: bool, mode: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if large:
+        monkeypatch.setattr(commit, '_READ_OFTEN', 0)
+    """But for the moment of a move itself: no store that Beam knows can move on a condition."""
+    old = {} if mode == 'error' else {split: ['a']}
+    if old:
+        Write(old)(store.out)
+    other = Write({split: ['x', 'y'] if large else ['x']}, mode)
+    mine, others = (write.begin(store.out) for write in (Write({split: ['p']}, mode), other))
+    before = content(store.local)
+    refused: list[MDSError] = []
+
+    def meanwhile() -> None:
+        try:
+            others()
+        except MDSError as error:
+            refused.append(error)
+
+    for nth, on in enumerate(store.calls_of(mine), 1):
+        restore(store.local, before)
+        refused.clear()
+        failed = store.interrupt(mine, nth, meanwhile)
+        if not refused:  # else ours was first
+            assert failed or mode == 'overwrite', f'{nth} {on}'
+            won = other if failed else Write({split: ['p']}, mode)
+            assert indexes(store.local) == whole(won.result(old))
+
+
+def test_nothing_is_deleted_under_an_index_that_replaced_ours(store: Store) -> None:
+    Write(OLD)(store.out)
+    finish = Write(NEW, 'overwrite').begin(store.out)
+    before = content(store.local)
+    looks = store.calls_of(finish)
+    nth = len(looks) - looks[::-1].index('rename') + 1  # the call after the last move
+    restore(store.local, before)
+    index = store.local / 'index.json'
+
+    assert store.interrupt(finish, nth, lambda: void(index.write_bytes(before['index.json'])))
+
+    assert indexes(store.local)[''] == whole(OLD)['']
