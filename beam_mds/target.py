@@ -65,7 +65,7 @@ class Journal:
     @property
     def folders(self) -> frozenset[str]:
         """The splits that are named."""
-        return frozenset(path.rpartition('/')[0] for path in (*self.new, *self.old)) - {''}
+        return frozenset(path.rpartition('/')[0] for path in (*self.new, *self.old))
 
     def to_bytes(self) -> bytes:
         """The journal's file."""
