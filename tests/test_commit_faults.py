@@ -181,6 +181,8 @@ def test_wherever_it_is_killed_a_dataset_is_whole_and_any_next_write_is_exact(
         with at(name):
             new = assert_old_or_new(case, store.local)
             assert_rerun_is_exact(case, store, new)
+        if case.write.order == 'arrival':
+            continue
         for rows, mode in itertools.product((OTHER, ONE_OTHER), ('error', 'append', 'overwrite')):
             restore(store.local, state)
             with at(f'{name}, then {mode} {rows}'):
@@ -234,7 +236,9 @@ def assert_nothing_is_lost(
 # A commit that Beam repeats
 
 RETRIED = pytest.mark.parametrize(
-    'case', [case for case in CASES if case.names != 'mosaic'], ids=str
+    'case',
+    [case for case in CASES if case.names != 'mosaic' and case.write.order == 'shuffled'],
+    ids=str,
 )
 
 
