@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import logging
+import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -28,7 +30,7 @@ from beam_mds.format.index import (
 from beam_mds.options import WriteOptions
 from beam_mds.planning import OWN_SHARD
 from beam_mds.shardfile import Fragment
-from beam_mds.target import JOURNAL, Dataset, Journal, Target, digest_of, find_dataset
+from beam_mds.target import JOURNAL, SPILL, Dataset, Journal, Target, digest_of, find_dataset
 
 _logger = logging.getLogger(__name__)
 
@@ -37,6 +39,10 @@ _STAGED = '.beam-mds-index-'
 
 # More shards than this, under so many bytes on average, are small; an index over this is large.
 _MANY, _SMALL, _LARGE_INDEX = 100, 1 << 20, 256 << 20
+
+# Bytes of an index of the whole dataset that is read again before that of each split is published;
+# of a larger one, the size must do.
+_READ_OFTEN = 1 << 20
 
 # Names in an error message, where a list may be long.
 _SHOWN = 3
@@ -86,11 +92,13 @@ def commit(
         dataset = find_dataset(options, found)
         change = _plan_change(options, target, dataset, ordered)
         journals = [name for name in found if name.startswith(JOURNAL)]
-        journals += _write_journal(options, target, change, found)
-        size = _publish(options, target, dataset, change)
+        journals += _write_journal(options, dataset, change)
+        size = _publish(options, dataset, change)
         _clean(options, dataset, change, found, journals)
         _logger.info('%s: %d samples in %d shards', options.out, counts.encoded, len(ordered))
         _advise(options, ordered, size)
+        if any(name.startswith(SPILL) for name in found):  # a failed run can have spilled elsewhere
+            _remove_spill(storage.join(options.out, SPILL))
     if target.spill_prefix is not None:
         _remove_spill(target.spill_prefix)
     return ordered
@@ -171,7 +179,9 @@ def _plan_change(
     others = [entry for entry in dataset.entries if stored_path(entry) not in new]
     kept: list[Entry] = []
     if options.if_exists == 'append':
-        unchanged, kept = digest_of(others) == target.digest, others
+        kept = others
+        # Ahead are the indexes of splits that somebody changed after CheckTarget.
+        unchanged = digest_of(others) == target.digest and not (options.split and dataset.ahead)
     elif '' not in dataset.published:
         # Splits that are datasets each for itself: in an overwrite, some can be replaced already.
         unchanged = options.if_exists == 'overwrite' or digest_of(others) == target.digest
@@ -180,58 +190,85 @@ def _plan_change(
     else:
         unchanged = dataset.entries == added or digest_of(dataset.entries) == target.digest
     if not unchanged:
-        raise TargetError(
-            f'{storage.join(options.out, INDEX_NAME)} appeared or changed while this job was '
-            'running: another job wrote to the same folder; its index was left as it is'
-        )
-    below = {
-        split: [moved_entry(e, split, back=True) for e in kept if folder_of(e) == split] + entries
-        for split, entries in splits.items()
-        if split
-    }
+        raise _changed(storage.join(options.out, INDEX_NAME))
     listed = frozenset(map(stored_path, kept)) | new
+    # An index that a failed write left ahead of the root's goes back, or on with the new shards.
+    touched = dict.fromkeys(split for split in splits if split) | dict.fromkeys(
+        folder
+        for folder, paths in dataset.split_paths.items()
+        if paths & dataset.journal.new - listed and any(folder_of(e) == folder for e in kept)
+    )
+    below = {
+        split: [
+            *(moved_entry(e, split, back=True) for e in kept if folder_of(e) == split),
+            *splits.get(split, ()),
+        ]
+        for split in touched
+    }
     old = dataset.paths if options.if_exists == 'overwrite' else frozenset()
     return _Change({**below, '': kept + added}, new, old - listed)
 
 
-def _write_journal(
-    options: WriteOptions,
-    target: Target,
-    change: _Change,
-    found: Collection[str],
-) -> list[str]:
+def _write_journal(options: WriteOptions, dataset: Dataset, change: _Change) -> list[str]:
     """Notes what is about to change, where a failure would leave more than unlisted shards.
 
     Returns:
         The names of the files that were written.
     """
-    name = f'{JOURNAL}{target.run}.json'
-    if name in found or not (len(change.indexes) > 1 or change.old):
+    noted = change.new <= dataset.journal.new and change.old <= dataset.journal.old
+    if noted or not (len(change.indexes) > 1 or change.old):
         return []
-    journal = Journal(change.new, change.old)
-    staging = storage.join(options.out, f'{_STAGED}{target.run}.journal')
-    storage.publish(storage.join(options.out, name), journal.to_bytes(), staging)
+    name = f'{JOURNAL}{uuid.uuid4().hex}.json'
+    storage.publish(
+        storage.join(options.out, name),
+        Journal(change.new, change.old).to_bytes(),
+        _staging(options.out),
+    )
     return [name]
 
 
-def _publish(options: WriteOptions, target: Target, dataset: Dataset, change: _Change) -> int:
+def _publish(options: WriteOptions, dataset: Dataset, change: _Change) -> int:
     """Puts the indexes in place, the root's last; returns its size."""
-    size = 0
+    root = dump_entries(change.indexes[''])
     for folder, entries in change.indexes.items():
-        data = dump_entries(entries)
-        size = len(data)
+        data = dump_entries(entries) if folder else root
         place = options.folder_of(folder)
         path = storage.join(place, INDEX_NAME)
+        check = functools.partial(_check_unchanged, options, dataset, root, folder, data)
         if dataset.published.get(folder) != data:
-            storage.publish(path, data, storage.join(place, f'{_STAGED}{target.run}.json'))
+            storage.publish(path, data, _staging(place), check)
         # Nothing may be cleaned under an index that is not ours: two jobs can have looked at the
         # same moment.
         if storage.read(path) != data:
-            raise TargetError(
-                f'{path} appeared or changed while this job was running: another job wrote to the '
-                'same folder; its index was left as it is'
-            )
-    return size
+            raise _changed(path)
+    return len(root)
+
+
+def _check_unchanged(
+    options: WriteOptions, dataset: Dataset, root: bytes, folder: str, data: bytes
+) -> None:
+    """Raises if an index, or the root's, is neither what was there nor ours."""
+    for name, ours in {'': root, folder: data}.items():
+        path = storage.join(options.folder_of(name), INDEX_NAME)
+        known = (dataset.published.get(name), ours)
+        size = storage.size_of(path)
+        if size not in [None if index is None else len(index) for index in known]:
+            raise _changed(path)
+        look = size is not None and (name == folder or size <= _READ_OFTEN)
+        if look and storage.read(path) not in known:
+            raise _changed(path)
+
+
+def _changed(path: str) -> TargetError:
+    return TargetError(
+        f'{path} appeared or changed while this job was running: another job wrote to the same '
+        'folder; its index was left as it is'
+    )
+
+
+def _staging(folder: str) -> str:
+    """A name of this attempt alone: a second one at the same time may not write into its file."""
+    return storage.join(folder, f'{_STAGED}{uuid.uuid4().hex}.json')
 
 
 def _clean(
@@ -242,21 +279,28 @@ def _clean(
     journals: Collection[str],
 ) -> None:
     """Deletes what is not part of the dataset: its old files, and what failed attempts left."""
-    listed = change.listed | (dataset.ahead - change.old)
-    stale = (change.old | {*dataset.journal.old, *dataset.journal.new}) - listed
-    gone = {
-        f'{folder}/{INDEX_NAME}'
+    stale = (change.old | dataset.journal.old | dataset.journal.new) - change.listed
+    others = {
+        folder: paths
         for folder, paths in dataset.split_paths.items()
-        if folder not in change.indexes and paths <= stale
+        if folder not in change.indexes
     }
+    overwrite = options.if_exists == 'overwrite'  # an empty index is a dataset too
+    gone = {f for f, paths in others.items() if paths <= stale and (paths or overwrite)}
+    listed = change.listed.union(*(others[folder] for folder in others.keys() - gone))
+    folders = {'', *dataset.journal.folders}
     strays = {
         name
         for name in found
         if name not in listed
-        and (name in stale or (_is_ours(name) and (options.split or '/' not in name)))
+        and (
+            name in stale
+            or (_is_ours(name) and (options.split or name.rpartition('/')[0] in folders))
+        )
     }
+    indexes = {f'{folder}/{INDEX_NAME}' for folder in gone}
     try:
-        for names in (gone, strays, journals):  # what lists others goes first, the list of all last
+        for names in (indexes, strays, journals):  # what lists others first, the list of all last
             storage.delete([storage.join(options.out, name) for name in sorted(names)])
     except StorageError as error:
         _logger.warning('the dataset is complete, but leftover files stay: %s', error)

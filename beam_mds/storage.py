@@ -156,15 +156,17 @@ def write(path: str, parts: Iterable[Any], size: int) -> bool:
     )
 
 
-def publish(path: str, data: bytes, staging: str) -> None:
+def publish(path: str, data: bytes, staging: str, check: Callable[[], None] = lambda: None) -> None:
     """Puts a file in place in one step: written under another name, then moved.
 
     Args:
         path: The final name; a file there is replaced.
         data: The content.
         staging: A name beside it that nobody reads.
+        check: Called as the last before the move; raises where that may not be done.
     """
     write(staging, [data], len(data))
+    check()
 
     def attempt() -> None:
         try:

@@ -59,8 +59,13 @@ class Journal:
         old: Paths of files that it was about to delete.
     """
 
-    new: Collection[str] = ()
-    old: Collection[str] = ()
+    new: frozenset[str] = frozenset()
+    old: frozenset[str] = frozenset()
+
+    @property
+    def folders(self) -> frozenset[str]:
+        """The splits that are named."""
+        return frozenset(path.rpartition('/')[0] for path in (*self.new, *self.old))
 
     def to_bytes(self) -> bytes:
         """The journal's file."""
@@ -76,7 +81,7 @@ class Dataset:
         configs: Their configs.
         published: Content of each index.json that was read, by sub-folder; empty for the root.
         split_paths: Sub-folder -> paths of the shards that its own index lists.
-        ahead: Paths of shards that only the index of a split lists.
+        ahead: Paths of shards that only the index of a split lists, and no failed write explains.
         journal: What failed writes left to be done.
     """
 
@@ -101,7 +106,8 @@ def check_target(options: WriteOptions, spill: str | None) -> Target:
         spill: `beside` the dataset, `temp` for the machine's temporary folder, a folder, or None.
 
     Raises:
-        TargetError: The folder holds a dataset that the options do not allow to change.
+        TargetError: The folder holds a dataset that the options do not allow to change, or one
+            that only the write that failed can complete.
         StorageError, FormatError: An index cannot be read; the file is named.
     """
     found = storage.list_folder(options.out) if options.split else {}
@@ -112,7 +118,7 @@ def check_target(options: WriteOptions, spill: str | None) -> Target:
         complete = [
             folder
             for folder in dataset.published
-            if not (paths := dataset.split_paths.get(folder)) or paths - {*dataset.journal.new}
+            if not (paths := dataset.split_paths.get(folder)) or paths - dataset.journal.new
         ]
         if complete:
             raise TargetError(
@@ -133,15 +139,17 @@ def check_target(options: WriteOptions, spill: str | None) -> Target:
     return Target(uuid.uuid4().hex, prefix, digest_of(dataset.entries), numbers)
 
 
-def find_dataset(options: WriteOptions, found: Iterable[str]) -> Dataset:
+def find_dataset(options: WriteOptions, found: Collection[str]) -> Dataset:
     """Reads the indexes in a folder.
 
     Args:
         options: Of the write. Without a split, only the root's index counts, and those in the
-            sub-folders that it lists. With if_exists='error' it is not looked into.
+            sub-folders that it lists or that a failed write was about to change. With
+            if_exists='error' it is not looked into.
         found: All files of the folder, relative to it.
 
     Raises:
+        TargetError: A failed write has replaced some splits, and only running it again helps.
         StorageError, FormatError: An index cannot be read; the file is named.
     """
     published: dict[str, bytes] = {}
@@ -161,24 +169,35 @@ def find_dataset(options: WriteOptions, found: Iterable[str]) -> Dataset:
     if storage.size_of(_index_path(options.out, '')) is not None:
         read('')
     end = f'/{INDEX_NAME}'
+    journal = _read_journals(options.out, found)
     merged = {folder_of(entry) for entry, _ in listed.get('', ())}
     for name in sorted(found):
         folder = name.removesuffix(end)
-        if name.endswith(end) and (options.split or folder in merged):
+        if name.endswith(end) and (options.split or folder in merged | journal.folders):
             read(folder)
-    journal = _read_journals(options.out, found)
+    replaced = any('/' in path and path in found for path in journal.old)
+    redone = options.split and options.if_exists == 'overwrite'
+    if '' not in published and replaced and not redone:
+        raise TargetError(
+            f'{options.out}: an overwrite of splits that are datasets each for itself did not '
+            'finish, and some are replaced: run it again first'
+        )
     root = listed.pop('', None)
-    below = {stored_path(pair[0]): pair for pairs in listed.values() for pair in pairs}
-    unfinished = frozenset(journal.new)
+    below = {
+        stored_path(pair[0]): pair
+        for folder, pairs in listed.items()
+        if options.split or folder in merged
+        for pair in pairs
+    }
     if root is None:  # no write of all splits was finished: what is complete is each for itself
-        root = [pair for path, pair in below.items() if path not in unfinished]
+        root = [pair for path, pair in below.items() if path not in journal.new]
     known = {stored_path(entry) for entry, _ in root}
     return Dataset(
         [entry for entry, _ in root],
         list(dict.fromkeys(config for _, config in root)),
         published,
         {name: frozenset(stored_path(e) for e, _ in pairs) for name, pairs in listed.items()},
-        frozenset(below.keys() - known - unfinished),
+        frozenset(below.keys() - known - journal.new - journal.old),
         journal,
     )
 
@@ -204,7 +223,7 @@ def _read_journals(out: str, found: Iterable[str]) -> Journal:
                 continue
             new.update(content['new'])
             old.update(content['old'])
-    return Journal(new, old)
+    return Journal(frozenset(new), frozenset(old))
 
 
 def _check_append(options: WriteOptions, dataset: Dataset) -> None:

@@ -16,7 +16,7 @@ import pytest
 from gcp_storage_emulator.server import create_server
 
 from beam_mds import storage
-from tests import faulty
+from tests import attempts, faulty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +91,14 @@ def faults(tmp_path: Path, short_waits: None, monkeypatch: pytest.MonkeyPatch) -
     paths = [str(site), root, os.environ.get('PYTHONPATH', '')]
     monkeypatch.setenv('PYTHONPATH', os.pathsep.join(filter(None, paths)))
     return faulty.Faults(state, local)
+
+
+@pytest.fixture
+def store(tmp_path: Path, short_waits: None, monkeypatch: pytest.MonkeyPatch) -> attempts.Store:
+    """Give a store where one call of a write without a pipeline is failed, or is the last."""
+    made = attempts.Store(tmp_path / 'out')
+    monkeypatch.setattr(faulty, '_next_fault', made.next_fault)
+    return made
 
 
 def _free_port() -> int:

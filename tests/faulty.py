@@ -46,8 +46,16 @@ SCHEME = 'fault'
 # Names the folder with the rules and the log.
 ENVIRONMENT = 'BEAM_MDS_TEST_FAULTS'
 
+# How a process ends that was killed.
+KILLED = 9
+
+
+class Killed(BaseException):
+    """Ends a write without ending the process."""
+
+
 # The path that failed -> the exception.
-ERRORS: dict[str, Callable[[str], Exception]] = {
+ERRORS: dict[str, Callable[[str], BaseException]] = {
     '429': google.TooManyRequests,
     '503': google.ServiceUnavailable,
     '403': google.Forbidden,
@@ -57,6 +65,8 @@ ERRORS: dict[str, Callable[[str], Exception]] = {
     'enospc': lambda path: OSError(errno.ENOSPC, 'No space left on device', path),
     'permission': lambda path: PermissionError(errno.EACCES, 'Permission denied', path),
     'crash': lambda path: RuntimeError(f'crashed at {path}'),
+    'kill': lambda _: os._exit(KILLED),  # the whole process, and nothing of it cleans up
+    'dead': Killed,  # the same, with times=None: no call from there on is done
 }
 
 
@@ -65,7 +75,8 @@ class Fault:
     """What happens at some calls.
 
     Attributes:
-        on: The call: `create`, `write`, `close`, `open`, `read`, `rename`, `list`, ... (see above).
+        on: The call: `create`, `write`, `close`, `open`, `read`, `rename`, `list`, ... (see above);
+            empty for any.
         path: Regular expression, searched in the path.
         nth: The first matching call that it happens at, from 1.
         times: At how many calls from there; None for all.
@@ -87,7 +98,7 @@ class Fault:
     report: int | None = None
     delay: float = 0.0
 
-    def exception(self, path: str) -> Exception:
+    def exception(self, path: str) -> BaseException:
         name, _, wrapped = (self.error or '').partition('.')
         error = ERRORS[name](path)
         if wrapped == 'beam':
@@ -264,7 +275,8 @@ class _call:  # noqa: N801 - a context manager that reads like a function
         self._fault = _next_fault(on, path)
 
     def __enter__(self) -> Fault:
-        time.sleep(self._fault.delay)
+        if self._fault.delay:
+            time.sleep(self._fault.delay)
         if self._fault.error and not self._fault.after:
             raise self._fault.exception(self._path)
         return self._fault
@@ -282,7 +294,7 @@ def _next_fault(on: str, path: str) -> Fault:
         fcntl.flock(log, fcntl.LOCK_EX)
         log.write(json.dumps([on, path]) + '\n')
         for number, rule in enumerate(_rules(state)):
-            if rule.on != on or not re.search(rule.path, path):
+            if rule.on not in ('', on) or not re.search(rule.path, path):
                 continue
             counter = state / f'{number}.count'
             count = 1 + (int(counter.read_text()) if counter.exists() else 0)
