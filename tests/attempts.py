@@ -58,7 +58,8 @@ class Write:
         """All but the commit, which is returned."""
         given = self.options(out)
         target = target or check_target(given, 'beside')
-        storage.write(f'{target.spill_folder}/0.run', [b'run'], 3)
+        if target.spill_folder is not None:
+            storage.write(f'{target.spill_folder}/0.run', [b'run'], 3)
         fragments = []
         for split, values in self.rows.items():
             first = target.next_numbers.get(split, 0)
