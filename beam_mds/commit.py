@@ -97,8 +97,9 @@ def commit(
         _clean(options, dataset, change, found, journals)
         _logger.info('%s: %d samples in %d shards', options.out, counts.encoded, len(ordered))
         _advise(options, ordered, size)
-        if any(name.startswith(SPILL) for name in found):  # a failed run can have spilled elsewhere
-            _remove_spill(storage.join(options.out, SPILL))
+        beside = storage.join(options.out, SPILL)  # a failed run can have spilled elsewhere
+        if beside != target.spill_prefix and any(name.startswith(SPILL) for name in found):
+            _remove_spill(beside)
     if target.spill_prefix is not None:
         _remove_spill(target.spill_prefix)
     return ordered
