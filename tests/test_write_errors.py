@@ -228,13 +228,19 @@ def test_a_handler_is_shared_with_other_transforms_and_none_is_no_handler(tmp_pa
 
     def build(pipeline: beam.Pipeline) -> None:
         with CollectingErrorHandler() as handler:
-            rows = pipeline | beam.Create([1, 0])
-            rows = rows | beam.Map(lambda n: {'n': 1 / n}).with_error_handler(handler)
+            rows = pipeline | beam.Create([1, 0, 2])
+            rows = rows | beam.Map(lambda n: {'n': 4 / n}).with_error_handler(handler)
+            rows = rows | 'Int' >> beam.Map(
+                lambda row: {'n': int(row['n']) if row['n'] > 2 else 2.0}
+            )
             _ = rows | WriteToMDS(tmp_path, {'n': 'int'}).with_error_handler(handler)
         _ = handler.output() | beam.Map(see)
 
-    with pytest.raises(Exception, match='there was no sample'):  # 1.0 is no int
-        run(build)
+    run(build)
+    assert [sample['n'] for sample in read_samples(tmp_path)] == [4]
+    assert len(SEEN) == 2
+    (letter,) = [item for item in SEEN if isinstance(item, DeadLetter)]
+    assert letter.element == {'n': 2.0}
 
 
 def test_without_handling_there_are_no_errors(tmp_path: Path) -> None:
