@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bisect
+import pickle
 import random
 import time
 import tracemalloc
@@ -268,6 +269,28 @@ def test_histograms_add_up_by_position(parts: list[list[tuple[int, int, int]]]) 
     sums = map(list, zip(merged.weights.tolist(), merged.counts.tolist(), strict=True))
     assert list(zip(positions, sums, strict=True)) == sorted(expected.items())
     assert len(merged) == len(expected)
+
+
+@given(st.lists(st.tuples(_hashes, _hashes, st.integers(1, 2**40)), max_size=20), st.booleans())
+def test_a_pickled_histogram_is_the_same(rows: list[tuple[int, int, int]], coarse: bool) -> None:
+    first, second, weights = (np.array([row[i] for row in rows], t) for i, t in enumerate('QQq'))
+    made = (
+        planning.measure(first, weights)
+        if coarse
+        else Histogram.of(first, second, weights, np.ones(len(rows), np.int64))
+    )
+    back = pickle.loads(pickle.dumps(made))
+    for name in ('first', 'second', 'weights', 'counts'):
+        one, other = getattr(made, name), getattr(back, name)
+        assert one.tolist() == other.tolist()
+        assert one.dtype == other.dtype
+
+
+def test_a_pickled_coarse_histogram_is_small() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 2**64, 100_000, np.uint64)
+    made = planning.measure(first, rng.integers(1, 2000, 100_000))
+    assert len(pickle.dumps(made, 5)) < 8 * len(made)
 
 
 # Hot keys and copies
