@@ -109,7 +109,7 @@ def _plain_integers(values: Sequence[Any]) -> npt.NDArray[Any] | None:
     try:
         # Refuses floats and texts by itself, so that no look at the types is needed before.
         return np.frombuffer(array.array('q', values), np.int64)
-    except (TypeError, OverflowError):
+    except (TypeError, OverflowError, DeprecationWarning):  # of numpy's bool, before numpy 2.3
         pass
     kinds = types_of(values)
     if len(kinds) == 1 and issubclass(kinds.pop(), np.integer):
