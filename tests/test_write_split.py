@@ -144,8 +144,8 @@ def test_many_open_splits_are_not_all_kept_in_memory_in_arrival_order(
     assert sorted(int(sample['n']) for sample in read_samples(tmp_path)) == list(range(5000))
     assert all(
         shard['raw_data']['bytes'] <= 1000
-        for folder in tmp_path.glob('*/')
-        for shard in index(folder)
+        for path in tmp_path.glob('*/index.json')
+        for shard in index(path.parent)
     )
 
 
