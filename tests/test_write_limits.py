@@ -29,6 +29,7 @@ def counts(folder: Path) -> list[int]:
         {},
         {'spill': False},
         {'order': 'arrival'},
+        {'order': 'arrival', 'size_limit': 8000},  # of some 120 samples
         {'order': 'arrival', 'flags': ['--direct_num_workers=3']},
         {'order': 'sorted', 'key': 'number'},
         {'key': 'name'},
