@@ -224,6 +224,8 @@ def test_splits_are_appended_to_and_added(tmp_path: Path) -> None:
     first = [sample for sample in OLD if by_name(sample) in ('s0', 's1')]
     second = [sample for sample in NEW if by_name(sample) in ('s1', 's2')]
     write(first, tmp_path, size_limit=LIMIT, split=by_name)
+    untouched = tmp_path / 's0' / 'index.json'
+    untouched.write_text(json.dumps(json.loads(untouched.read_text()), indent=1))
     before = content(tmp_path)
     write(second, tmp_path, size_limit=LIMIT, split=by_name, if_exists='append')
 
