@@ -50,9 +50,6 @@ _LOCAL_RUNNERS = frozenset(
 
 coders.register()
 
-# Outputs of EncodeSamples beside the blocks.
-_TAGS = ('positions', 'histograms', 'chosen', 'fragments', 'errors', 'counts')
-
 
 class WriteResult(dict[str, PCollection[Any]]):
     """What `WriteToMDS` gives; emitted only after the index is published.
