@@ -216,7 +216,8 @@ def positions(block: bytes, bounds: Samples | None = None) -> Positions:
         block: From `pack`, whole or without the samples.
         bounds: With order='sorted' the keys that positions are told by.
     """
-    return _positions_of(_records(block), _keys(block), bounds)
+    records = _records(block)
+    return _positions_of(records, _keys(block, records), bounds)
 
 
 def assign(block: bytes, plan: Plan, bounds: Samples | None = None) -> Iterator[tuple[int, bytes]]:
@@ -230,7 +231,8 @@ def assign(block: bytes, plan: Plan, bounds: Samples | None = None) -> Iterator[
     Yields:
         Shard number, and the block of the samples that belong to it.
     """
-    records, keys, split = _records(block), _keys(block), split_of(block)
+    records, split = _records(block), split_of(block)
+    keys = _keys(block, records)
     where = _positions_of(records, keys, bounds)
     offsets = offsets_of(where.sizes)
     cuts = plan.split(where.first, where.second)
@@ -267,7 +269,8 @@ def load(block: bytes, allocate: Allocate = allocate) -> Block:
         block: From `pack` or `assign`.
         allocate: Gives the buffer for samples that are read from a run file.
     """
-    records, keys = _records(block), _keys(block)
+    records = _records(block)
+    keys = _keys(block, records)
     if block[:1] == _INLINE:
         data = _inline_data(block)
     else:
@@ -316,10 +319,9 @@ def _records(block: bytes) -> npt.NDArray[np.void]:
     return records
 
 
-def _keys(block: bytes) -> Samples | None:
-    if _layout(block) != _SORTED:
+def _keys(block: bytes, records: npt.NDArray[np.void]) -> Samples | None:
+    if records.dtype != _SORTED:
         return None
-    records = _records(block)
     offsets = offsets_of(records['key'])
     if block[:1] == _INLINE:
         start = _unpack_inline(block)[3] + records.nbytes
