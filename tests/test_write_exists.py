@@ -57,6 +57,15 @@ def mosaic(folder: Path, rows: list[Sample], limit: int = LIMIT) -> None:
     (folder / 'index.json').write_text(json.dumps(index))
 
 
+def put_old(folder: Path, old: str, order: str) -> None:
+    """A dataset of OLD with our names or MDSWriter's, and foreign files."""
+    if old == 'ours':
+        write(OLD, folder, size_limit=LIMIT, order=order)
+    else:
+        mosaic(folder, OLD)
+    put_foreign(folder)
+
+
 # overwrite
 
 
@@ -65,11 +74,7 @@ def mosaic(folder: Path, rows: list[Sample], limit: int = LIMIT) -> None:
 def test_overwrite_leaves_the_new_dataset_and_foreign_files(
     order: str, old: str, tmp_path: Path
 ) -> None:
-    if old == 'ours':
-        write(OLD, tmp_path, size_limit=LIMIT, order=order)
-    else:
-        mosaic(tmp_path, OLD)
-    put_foreign(tmp_path)
+    put_old(tmp_path, old, order)
     write(NEW, tmp_path, size_limit=LIMIT, order=order, if_exists='overwrite')
     assert_exact(tmp_path, NEW, FOREIGN)
 
@@ -140,11 +145,7 @@ def test_a_crash_while_old_files_are_deleted_is_made_good_by_the_next_write(
 def test_append_keeps_the_old_files_and_numbers_the_new_ones_on(
     order: str, old: str, tmp_path: Path
 ) -> None:
-    if old == 'ours':
-        write(OLD, tmp_path, size_limit=LIMIT, order=order)
-    else:
-        mosaic(tmp_path, OLD)
-    put_foreign(tmp_path)
+    put_old(tmp_path, old, order)
     before = content(tmp_path)
     listed = names(tmp_path)
     write(
