@@ -14,7 +14,7 @@ import xxhash
 
 from beam_mds.errors import EncodingError
 from beam_mds.format import Samples
-from beam_mds.format.columns import Batch, column_values, rows_of
+from beam_mds.format.columns import Batch, column_values, rows_of, sample_rows
 from beam_mds.format.encodings.base import describe, types_of
 from beam_mds.format.samples import Allocate, allocate
 from beam_mds.format.shard import SAMPLE_OVERHEAD, SHARD_CEILING
@@ -184,8 +184,7 @@ def _positions(
 def _keys(batch: Batch, key: Key) -> Sequence[Any]:
     if isinstance(key, str):
         return column_values(batch, key)
-    rows = batch.to_pylist() if isinstance(batch, _ARROW) else batch
-    return list(map(key, rows)) if key is not None else []
+    return list(map(key, sample_rows(batch))) if key is not None else []
 
 
 def _dead_letter(batch: Batch, options: WriteOptions) -> DeadLetter | None:

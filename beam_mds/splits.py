@@ -15,7 +15,7 @@ import xxhash
 
 from beam_mds.errors import EncodingError, OptionError
 from beam_mds.format import INDEX_NAME
-from beam_mds.format.columns import Batch, column_values
+from beam_mds.format.columns import Batch, column_values, sample_rows
 from beam_mds.format.encodings.base import describe
 from beam_mds.keys import key_bytes
 
@@ -133,11 +133,10 @@ def splits_of(split: Split, batch: Batch) -> tuple[list[str], npt.NDArray[np.int
         values = (
             [split({column: key}) for key in column_values(batch, column)]
             if column is not None
-            else list(map(split, batch.to_pylist()))
+            else list(map(split, sample_rows(batch)))
         )
     elif callable(split):
-        rows = batch.to_pylist() if isinstance(batch, (pa.RecordBatch, pa.Table)) else batch
-        values = list(map(split, rows))
+        values = list(map(split, sample_rows(batch)))
     else:
         values = column_values(batch, str(split))
     names: dict[str, int] = {}

@@ -250,6 +250,12 @@ def rows_of(batch: Batch, start: int, stop: int) -> Batch:
     return batch.slice(start, stop - start) if isinstance(batch, _ARROW) else batch[start:stop]
 
 
+def sample_rows(batch: Batch) -> Sequence[Sample]:
+    """The samples one by one, an Arrow batch's as dicts."""
+    rows: Sequence[Sample] = batch.to_pylist() if isinstance(batch, _ARROW) else batch
+    return rows
+
+
 def column_values(batch: Batch, name: str) -> Sequence[Any]:
     """The values of one column, as Python has them.
 
