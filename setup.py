@@ -51,12 +51,15 @@ setup(
     ],
     packages=find_packages(include=['beam_mds', 'beam_mds.*', 'pipelines', 'pipelines.*']),
     package_data={'beam_mds': ['py.typed']},
+    entry_points={'console_scripts': ['beam-mds = beam_mds.cli:main']},
     python_requires='>=3.10,<3.14',
     install_requires=[
         'apache-beam[gcp]>=2.77.0,<3',
         'google-cloud-storage>=2.18.2,<4',
         'numpy>=1.26',
         'pyarrow>=18.0.0',
+        'shtab>=1.7',  # beam-mds completion
+        'tqdm>=4.66',  # beam-mds's progress on a terminal
         'xxhash>=3.5.0',
         'zstandard>=0.23.0,<1',
     ],
@@ -73,6 +76,7 @@ setup(
             MYPY,
             PILLOW,  # typed: mypy reads it
             'ruff==0.17.6',
+            'types-tqdm',
         ],
         'bench': [
             PILLOW,

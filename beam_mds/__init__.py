@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from beam_mds._version import __version__
 from beam_mds.errors import (
     ColumnsError,
+    DamagedError,
     EmptyInputError,
     EncodingError,
     ErrorThresholdError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     'ColumnsError',
+    'DamagedError',
     'DeadLetter',
     'EmptyInputError',
     'EncodingError',

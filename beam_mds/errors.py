@@ -51,6 +51,30 @@ class FormatError(MDSError):
     """Bytes that are not what the MDS format or their index says."""
 
 
+class DamagedError(FormatError):
+    """A file of a dataset that does not hold what it should, and where in it that shows.
+
+    Attributes:
+        path: The file.
+        reason: What is wrong.
+        sample: The sample's place in its shard, or None when it is not about one sample.
+        byte: The first wrong byte as far as that is known, from the start of the raw file.
+    """
+
+    def __init__(
+        self, path: str, reason: str, sample: int | None = None, byte: int | None = None
+    ) -> None:
+        """Makes the error; see the class for the arguments."""
+        self.path, self.reason, self.sample, self.byte = path, reason, sample, byte
+        where = '' if sample is None else f', sample {sample}'
+        where += '' if byte is None else f', byte {byte}'
+        super().__init__(f'{path}{where}: {reason}')
+
+    def __reduce__(self) -> tuple[type[DamagedError], tuple[object, ...]]:
+        """Pickles by the constructor's arguments: errors cross process borders in Beam."""
+        return DamagedError, (self.path, self.reason, self.sample, self.byte)
+
+
 class MissingExtraError(MDSError, ImportError):
     """An optional library that this column or option needs is not installed."""
 

@@ -8,24 +8,8 @@ from typing import Any
 
 from beam_mds import storage
 from beam_mds.errors import FormatError
-from beam_mds.format import INDEX_NAME, Shard, ShardInfo, decompress, hex_digest, parse_index
-
-
-def read_index(path: str | os.PathLike[str]) -> list[ShardInfo]:
-    """The shards of a dataset.
-
-    Args:
-        path: The dataset's folder, on any filesystem that Beam knows.
-
-    Raises:
-        StorageError: There is no index.json, or it cannot be read.
-        FormatError: It is no MDS index; the file is named.
-    """
-    name = storage.join(storage.absolute(path, 'path'), INDEX_NAME)
-    try:
-        return parse_index(storage.read(name))
-    except FormatError as error:
-        raise FormatError(f'{name}: {error}') from error
+from beam_mds.format import Shard, ShardInfo, decompress, hex_digest
+from beam_mds.indexes import read_index
 
 
 def read_samples(

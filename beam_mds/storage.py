@@ -109,6 +109,55 @@ def read_into(target: npt.NDArray[np.uint8], path: str, start: int) -> None:
         raise StorageError(f'{path}: {done} bytes from byte {start}, expected {len(target)}')
 
 
+class Reader:
+    """A file that is opened once and read in pieces.
+
+    Example:
+        >>> with contextlib.closing(Reader('gs://bucket/shard.mds')) as file:  # doctest: +SKIP
+        ...     head = file.read(0, 8)
+    """
+
+    def __init__(self, path: str) -> None:
+        """Opens nothing yet.
+
+        Args:
+            path: The file.
+        """
+        self.path = path
+        self._file: Any = None
+
+    def close(self) -> None:
+        """Closes the file, if it is open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def read(self, start: int, size: int) -> bytes:
+        """The bytes from `start` on; fewer than `size` where the file ends.
+
+        Raises:
+            StorageError: They cannot be read.
+        """
+
+        def attempt() -> bytes:
+            try:
+                if self._file is None:
+                    self._file = FileSystems.open(self.path, compression_type=_AS_IS)
+                if self._file.tell() != start:
+                    self._file.seek(start)
+                parts = []
+                left = size
+                while left and (part := self._file.read(left)):
+                    parts.append(part)
+                    left -= len(part)
+                return parts[0] if len(parts) == 1 else b''.join(parts)
+            except Exception:
+                self.close()  # what a broken connection left is not read on
+                raise
+
+        return _retried(attempt, f'read {self.path}')
+
+
 def size_of(path: str) -> int | None:
     """A file's size in bytes, or None when there is no such file."""
 
@@ -197,6 +246,16 @@ def list_folder(folder: str) -> dict[str, int]:
         }
 
     return _retried(attempt, f'list {folder}')
+
+
+def match(pattern: str) -> list[str]:
+    """The files that a glob matches; `*` and `?` stay within one name, `**` crosses folders."""
+
+    def attempt() -> list[str]:
+        (found,) = FileSystems.match([pattern])
+        return [item.path.replace(os.sep, '/') for item in found.metadata_list]
+
+    return _retried(attempt, f'list {pattern}')
 
 
 def delete(paths: Sequence[str]) -> None:

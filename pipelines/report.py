@@ -7,7 +7,7 @@ from typing import Any
 
 from apache_beam.metrics import MetricsFilter
 
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 
 Rows = Sequence[tuple[str, str]]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from beam_mds import read_samples
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from pipelines import python_sources
 
 _SOURCES = {

@@ -15,7 +15,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_mds import EncodingError, OptionError, StorageError, read_samples, storage
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from beam_mds.sources.files import (
     COLUMNS,
     ReadFiles,

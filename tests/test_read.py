@@ -8,7 +8,8 @@ import pytest
 from beam_mds import FormatError, OptionError, StorageError, read_samples, storage
 from beam_mds.commit import Counts, commit
 from beam_mds.format import INDEX_NAME
-from beam_mds.read import read_index, read_shard
+from beam_mds.indexes import read_index
+from beam_mds.read import read_shard
 from beam_mds.shardfile import store_shard
 from beam_mds.target import check_target
 from tests.building import options

@@ -12,7 +12,7 @@ import pytest
 
 from beam_mds import WriteToMDS
 from beam_mds.format import ENCODINGS
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from beam_mds.schema import type_table
 
 _ROOT = Path(__file__).parent.parent

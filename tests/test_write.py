@@ -15,7 +15,7 @@ from apache_beam.transforms.display import DisplayData
 
 from beam_mds import WriteToMDS, read_samples
 from beam_mds.format import HASHES
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from tests.writing import (
     COLUMNS,
     SEEN,

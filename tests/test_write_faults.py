@@ -13,7 +13,7 @@ from apache_beam.pipeline import PTransformOverride
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from beam_mds import EncodingError, LostSamplesError, StorageError, TargetError, WriteToMDS
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from tests.faulty import Fault, Faults
 from tests.writing import COLUMNS, SEEN, batch, content, read, run, samples, see, write
 

@@ -10,7 +10,7 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 
 from beam_mds import EncodingError, StorageError, TargetError, commit
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from beam_mds.storage import list_folder
 from tests.writing import content, read, samples, write
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from beam_mds import OptionError, WriteToMDS, planning
 from beam_mds.format import cut_points
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from tests.writing import COLUMNS, read, samples, write
 
 ROWS = samples(1000)

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_mds import WriteToMDS
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from tests.writing import (
     COLUMNS,
     SEEN,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_mds import ColumnsError, DeadLetter, OptionError, WriteToMDS, read_samples
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from tests.writing import SEEN, content, run, see
 
 

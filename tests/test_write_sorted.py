@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from beam_mds import EncodingError, OptionError, WriteToMDS, read_samples
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from tests.writing import COLUMNS, Sample, batch, content, run, samples, table, write
 
 ROWS = samples(2000)

@@ -13,7 +13,7 @@ import pytest
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
 from beam_mds import read_samples
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from tests.faulty import Faults
 from tests.writing import content, read, samples, write
 

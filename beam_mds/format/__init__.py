@@ -6,7 +6,7 @@ from beam_mds.format.encodings import ENCODINGS, Encoding, get_encoding
 from beam_mds.format.hashing import HASHES, hex_digest
 from beam_mds.format.index import INDEX_NAME, FileInfo, ShardInfo, dump_index, parse_index
 from beam_mds.format.samples import Samples
-from beam_mds.format.shard import Shard, ShardConfig, cut_points, shard_header
+from beam_mds.format.shard import Shard, ShardConfig, ShardLayout, cut_points, shard_header
 
 __all__ = [
     'ENCODINGS',
@@ -19,6 +19,7 @@ __all__ = [
     'Shard',
     'ShardConfig',
     'ShardInfo',
+    'ShardLayout',
     'compress',
     'cut_points',
     'decompress',

@@ -28,6 +28,9 @@ SHARD_CEILING = 2**32
 # More samples than any shard holds.
 NO_LIMIT = 2**62
 
+# Bytes of a shard that say where its parts lie: the count and the first offset.
+HEAD_BYTES = 8
+
 # Bytes that a sample adds to a shard beside its own: its offset.
 SAMPLE_OVERHEAD = 4
 
@@ -149,6 +152,94 @@ def cut_points(sizes: Offsets, capacity: int, most: int = NO_LIMIT) -> list[int]
     return ends
 
 
+@dataclass(frozen=True)
+class ShardLayout:
+    """Where what lies in a raw shard file, as its first bytes say.
+
+    Attributes:
+        samples: How many the shard holds.
+        samples_start: The first byte of the first sample.
+        size: Bytes of the file.
+    """
+
+    samples: int
+    samples_start: int
+    size: int
+
+    @staticmethod
+    def parse(head: bytes, size: int) -> ShardLayout:
+        """The layout of a shard.
+
+        Args:
+            head: Its first `HEAD_BYTES` bytes.
+            size: Bytes of the whole file.
+
+        Raises:
+            FormatError: There is no room for what they promise.
+        """
+        if len(head) < HEAD_BYTES:
+            raise FormatError(f'{size} bytes are too few for a shard')
+        layout = ShardLayout(
+            int.from_bytes(head[:4], 'little'), int.from_bytes(head[4:8], 'little'), size
+        )
+        if layout.config_start > size:
+            raise FormatError(f'{size} bytes are too few for a shard of {layout.samples} samples')
+        if not layout.config_start <= layout.samples_start <= size:
+            raise FormatError(
+                f'the first of {layout.samples} samples cannot start at byte '
+                f'{layout.samples_start} of {size}'
+            )
+        return layout
+
+    @property
+    def config_start(self) -> int:
+        """The first byte of the config: what lies before it are the count and the offsets."""
+        return 4 + 4 * (self.samples + 1)
+
+    def parse_config(self, data: bytes) -> ShardConfig:
+        """The config, from the bytes between `config_start` and `samples_start`.
+
+        Raises:
+            FormatError: It is none.
+        """
+        try:
+            return ShardConfig.from_dict(json.loads(data))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise FormatError(
+                f'the config at byte {self.config_start} is no MDS config: {error}'
+            ) from error
+
+    def parse_offsets(self, data: bytes, first: int = 0) -> Offsets:
+        """Where samples start and end in the file, checked.
+
+        Args:
+            data: The uint32 offsets of sample `first`, those that follow, and the end of the last:
+                of n samples 4 * (n + 1) bytes, from byte 4 * (first + 1) of the file on.
+            first: Number of the first sample.
+
+        Returns:
+            int64 of shape (n + 1,).
+
+        Raises:
+            FormatError: They do not fit the file; the first wrong one is named.
+        """
+        offsets = np.frombuffer(data, '<u4').astype(np.int64)
+        wrong = np.flatnonzero(np.diff(offsets) < 0) + 1
+        if offsets[0] < self.samples_start:
+            wrong = np.array([0])
+        elif not len(wrong) and offsets[-1] > self.size:
+            wrong = np.flatnonzero(offsets > self.size)
+        elif not len(wrong) and first + len(offsets) > self.samples and offsets[-1] != self.size:
+            wrong = np.array([len(offsets) - 1])
+        if len(wrong):
+            at = int(wrong[0])
+            raise FormatError(
+                f'offset {first + at} of {self.samples + 1}, at byte {4 * (first + at + 1)}, is '
+                f'{int(offsets[at])}: offsets must rise from {self.samples_start} to {self.size}'
+            )
+        return offsets
+
+
 class Shard:
     """One raw shard file in memory.
 
@@ -166,21 +257,9 @@ class Shard:
         Raises:
             FormatError: The header does not fit the bytes.
         """
-        if len(data) < 8:
-            raise FormatError(f'{len(data)} bytes are too few for a shard')
-        count = int.from_bytes(data[:4], 'little')
-        start = 4 + 4 * (count + 1)
-        if start > len(data):
-            raise FormatError(f'{len(data)} bytes are too few for a shard of {count} samples')
-        offsets = np.frombuffer(data, '<u4', count + 1, 4).astype(np.int64)
-        if offsets[0] < start or offsets[-1] != len(data) or (np.diff(offsets) < 0).any():
-            raise FormatError(
-                f'offsets of the {count} samples do not fit a file of {len(data)} bytes'
-            )
-        try:
-            self.config = ShardConfig.from_dict(json.loads(data[start : int(offsets[0])]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise FormatError(f'the config at byte {start} is no MDS config: {error}') from error
+        layout = ShardLayout.parse(data[:HEAD_BYTES], len(data))
+        offsets = layout.parse_offsets(data[4 : layout.config_start])
+        self.config = layout.parse_config(data[layout.config_start : layout.samples_start])
         self._data, self._offsets = data, offsets
 
     def __len__(self) -> int:

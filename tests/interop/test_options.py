@@ -17,8 +17,8 @@ import pytest
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from beam_mds import WriteToMDS, read_samples
+from beam_mds.indexes import read_index
 from beam_mds.options import Order
-from beam_mds.read import read_index
 from tests.interop.conftest import Judge
 from tests.interop.judge import portable
 from tests.interop.test_pipeline import as_read, by_number

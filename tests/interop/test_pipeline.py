@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from beam_mds import read_samples
-from beam_mds.read import read_index
+from beam_mds.indexes import read_index
 from tests.data import make_golden
 from tests.interop.conftest import Judge
 from tests.interop.judge import portable

@@ -1,0 +1,92 @@
+"""Datasets by their paths, and the index.json of each; no pipeline here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from beam_mds import storage
+from beam_mds.errors import FormatError, OptionError, StorageError
+from beam_mds.format import INDEX_NAME, ShardInfo, parse_index
+from beam_mds.splits import check_split
+
+Path: TypeAlias = str | os.PathLike[str]
+
+_GLOB = re.compile(r'[*?[]')
+_NUMBERS = re.compile(r'(\d+)', re.ASCII)
+
+
+def natural_key(path: str) -> list[tuple[int, str]]:
+    """Sorts paths with their numbers as numbers, folder by folder.
+
+    Example:
+        >>> sorted(['part-10/a', 'part-9/b', 'part/c'], key=natural_key)
+        ['part/c', 'part-9/b', 'part-10/a']
+    """
+    # '/' sorts before every other character, so that a folder's files stay together.
+    pieces = _NUMBERS.split(path.replace('/', '\0'))
+    return [
+        (int(piece), piece) if number % 2 else (-1, piece) for number, piece in enumerate(pieces)
+    ]
+
+
+def given_paths(path: Path | Sequence[Path], split: str | None = None) -> list[str]:
+    """Absolute paths of what a caller names: one path, or a list of them.
+
+    Args:
+        path: Dataset folders, their index.json files, or globs of either.
+        split: A sub-folder of each.
+
+    Raises:
+        OptionError: None, one that is no path, or a split that is no sub-folder.
+    """
+    given: Any = [path] if isinstance(path, (str, os.PathLike)) else path
+    if not isinstance(given, Sequence) or not given:
+        raise OptionError(f'path must be a path or a list of at least one, got {path!r:.80}')
+    folders = [_folder_of(storage.absolute(item, 'path')) for item in given]
+    return folders if split is None else [storage.join(f, check_split(split)) for f in folders]
+
+
+def dataset_folders(paths: Sequence[str]) -> list[str]:
+    """The folders of the datasets that paths name; those of a glob in natural order.
+
+    Args:
+        paths: Absolute, as `given_paths` gives them, or with /index.json.
+
+    Raises:
+        StorageError: A glob matches no dataset.
+    """
+    found: dict[str, None] = {}
+    for path in map(_folder_of, paths):
+        index = storage.join(path, INDEX_NAME)
+        if not _GLOB.search(path) or storage.size_of(index) is not None:
+            found[path] = None
+            continue
+        folders = sorted(map(_folder_of, storage.match(index)), key=natural_key)
+        if not folders:
+            raise StorageError(f'{path}: no folder that it matches has an {INDEX_NAME}')
+        found.update(dict.fromkeys(folders))
+    return list(found)
+
+
+def read_index(path: Path) -> list[ShardInfo]:
+    """The shards of a dataset.
+
+    Args:
+        path: The dataset's folder, or its index.json, on any filesystem that Beam knows.
+
+    Raises:
+        StorageError: There is no index.json, or it cannot be read.
+        FormatError: It is no MDS index; the file is named.
+    """
+    name = storage.join(_folder_of(storage.absolute(path, 'path')), INDEX_NAME)
+    try:
+        return parse_index(storage.read(name))
+    except FormatError as error:
+        raise FormatError(f'{name}: {error}') from error
+
+
+def _folder_of(path: str) -> str:
+    return path.removesuffix(f'/{INDEX_NAME}')
