@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from beam_mds.format import EncodedBatch
+from beam_mds.format.columns import COLUMNAR, Batch, Table, rows_of
 from beam_mds.rows import as_dict
 
 # Bytes of samples that are encoded at once: small enough to stay in a processor's cache.
@@ -27,11 +29,11 @@ class ElementBatch:
     """Some elements of a bundle.
 
     Attributes:
-        data: A list of samples, one an element, or a piece of an Arrow batch or table.
+        data: A list of samples, one an element, or a piece of an element that holds many.
         nbytes: About how many bytes its samples have.
     """
 
-    data: list[Any] | pa.RecordBatch | pa.Table
+    data: Batch
     nbytes: int
 
 
@@ -49,13 +51,13 @@ class Batcher:
         self._limit = _FIRST_ROWS
 
     def add(self, element: Any) -> list[ElementBatch] | None:
-        """Takes an element: a sample, or an Arrow batch or table of many.
+        """Takes an element: a sample, or a batch of many.
 
         Returns:
             The batches that are complete by now.
         """
-        if type(element) is not dict and isinstance(element, (pa.RecordBatch, pa.Table)):
-            self.samples += element.num_rows
+        if type(element) is not dict and isinstance(element, COLUMNAR):
+            self.samples += len(element)
             return list(_pieces(element))
         self._rows.append(element)
         return None if len(self._rows) < self._limit else self.finish()
@@ -72,13 +74,13 @@ class Batcher:
         return [ElementBatch(rows, size * len(rows))]
 
 
-def _pieces(table: pa.RecordBatch | pa.Table) -> Iterator[ElementBatch]:
+def _pieces(table: Table | EncodedBatch) -> Iterator[ElementBatch]:
     """Cuts a table into batches of about BATCH_BYTES."""
-    size = table.nbytes
-    rows = max(1, BATCH_BYTES * table.num_rows // max(size, 1))
-    for start in range(0, table.num_rows, rows):
-        piece = table.slice(start, rows)
-        yield ElementBatch(piece, size * piece.num_rows // table.num_rows)
+    size, count = table.nbytes, len(table)
+    rows = max(1, BATCH_BYTES * count // max(size, 1))
+    for start in range(0, count, rows):
+        piece = rows_of(table, start, min(start + rows, count))
+        yield ElementBatch(piece, size * len(piece) // count)
 
 
 def _size_of(value: Any, depth: int = 2) -> int:

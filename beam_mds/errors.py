@@ -48,7 +48,20 @@ class EncodingError(MDSError):
 
 
 class FormatError(MDSError):
-    """Bytes that are not what the MDS format or their index says."""
+    """Bytes that are not what the MDS format or their index says.
+
+    Attributes:
+        row: Position of the damaged sample in the batch that was decoded, or None.
+    """
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        """Makes the error; see the class for the arguments."""
+        self.row = row
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[FormatError], tuple[object, ...]]:
+        """Pickles by the constructor's arguments: errors cross process borders in Beam."""
+        return type(self), (str(self), self.row)
 
 
 class DamagedError(FormatError):
@@ -71,7 +84,7 @@ class DamagedError(FormatError):
         super().__init__(f'{path}{where}: {reason}')
 
     def __reduce__(self) -> tuple[type[DamagedError], tuple[object, ...]]:
-        """Pickles by the constructor's arguments: errors cross process borders in Beam."""
+        """Pickles by the constructor's arguments."""
         return DamagedError, (self.path, self.reason, self.sample, self.byte)
 
 

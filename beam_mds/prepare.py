@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import xxhash
 
 from beam_mds.errors import EncodingError
 from beam_mds.format import Samples
-from beam_mds.format.columns import Batch, column_values, rows_of, sample_rows
+from beam_mds.format.columns import COLUMNAR, Batch, column_values, rows_of, sample_rows
 from beam_mds.format.encodings.base import describe, types_of
 from beam_mds.format.samples import Allocate, allocate
 from beam_mds.format.shard import SAMPLE_OVERHEAD, SHARD_CEILING
@@ -24,8 +23,6 @@ from beam_mds.planning import UInt64s
 from beam_mds.rows import as_dict
 from beam_mds.sorting import sort_bytes
 from beam_mds.splits import splits_of
-
-_ARROW = (pa.RecordBatch, pa.Table)
 
 # Characters of an error's message and of a key in a dead letter.
 _SHOWN = 1000
@@ -129,7 +126,7 @@ def _prepare(batch: Batch, options: WriteOptions, allocate: Allocate) -> Prepare
 
 def _as_samples(batch: Batch) -> Batch:
     """The batch with dicts in the place of beam.Row, NamedTuple and dataclass."""
-    if isinstance(batch, _ARROW) or types_of(batch) <= {dict}:
+    if isinstance(batch, COLUMNAR) or types_of(batch) <= {dict}:
         return batch
     samples: list[Mapping[str, Any]] = []
     for row, element in enumerate(batch):
@@ -209,10 +206,10 @@ def _dead_letter(batch: Batch, options: WriteOptions) -> DeadLetter | None:
 
 
 def _element(batch: Batch) -> Any:
-    if not isinstance(batch, _ARROW):
+    if not isinstance(batch, COLUMNAR):
         return batch[0]
     try:
-        return batch.to_pylist()[0]
+        return sample_rows(batch)[0]
     except (ValueError, OverflowError):  # a value without a Python form: text that is no UTF-8
         return batch
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import xxhash
 
 from beam_mds.errors import EncodingError, OptionError
 from beam_mds.format import INDEX_NAME
-from beam_mds.format.columns import Batch, column_values, sample_rows
+from beam_mds.format.columns import COLUMNAR, Batch, column_values, sample_rows
 from beam_mds.format.encodings.base import describe
 from beam_mds.keys import key_bytes
 
@@ -128,7 +127,7 @@ def splits_of(split: Split, batch: Batch) -> tuple[list[str], npt.NDArray[np.int
     """
     column = split if isinstance(split, str) else None
     values: Sequence[Any]
-    if isinstance(split, HashSplit) and isinstance(batch, (pa.RecordBatch, pa.Table)):
+    if isinstance(split, HashSplit) and isinstance(batch, COLUMNAR):
         column = split.column()
         values = (
             [split({column: key}) for key in column_values(batch, column)]

@@ -2,6 +2,7 @@
 
 from beam_mds.format.columns import Columns
 from beam_mds.format.compression import compress, decompress
+from beam_mds.format.encoded import EncodedBatch
 from beam_mds.format.encodings import ENCODINGS, Encoding, get_encoding
 from beam_mds.format.hashing import HASHES, hex_digest
 from beam_mds.format.index import INDEX_NAME, FileInfo, ShardInfo, dump_index, parse_index
@@ -13,6 +14,7 @@ __all__ = [
     'HASHES',
     'INDEX_NAME',
     'Columns',
+    'EncodedBatch',
     'Encoding',
     'FileInfo',
     'Samples',

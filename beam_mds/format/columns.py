@@ -9,9 +9,12 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from beam_mds.errors import ColumnsError, EncodingError, FormatError, MissingExtraError
+from beam_mds.errors import ColumnsError, EncodingError, FormatError
+from beam_mds.format.encoded import EncodedBatch, decode_value
 from beam_mds.format.encodings import Encoding, Part, Values, get_encoding
 from beam_mds.format.encodings.base import (
+    MARK,
+    StoredText,
     decoded_dictionary,
     describe,
     python_values,
@@ -20,10 +23,14 @@ from beam_mds.format.encodings.base import (
 from beam_mds.format.samples import Allocate, Samples, allocate, join_columns
 
 Sample: TypeAlias = Mapping[str, Any]
-Batch: TypeAlias = Sequence[Sample] | pa.RecordBatch | pa.Table
+Table: TypeAlias = pa.RecordBatch | pa.Table
+Batch: TypeAlias = Sequence[Sample] | Table | EncodedBatch
 Ignore: TypeAlias = Callable[[str], bool]
 
 _ARROW = (pa.RecordBatch, pa.Table)
+
+# Batches that are no sequence of samples.
+COLUMNAR = (*_ARROW, EncodedBatch)
 
 
 class Columns:
@@ -105,7 +112,7 @@ class Columns:
         """Encodes many samples at once, column by column.
 
         Args:
-            batch: Mappings, or Arrow columns of equal length.
+            batch: Mappings, Arrow columns of equal length, or samples that are encoded already.
             allocate: Gives the buffer for the samples' bytes.
             ignore: Tells of a name that is no column whether samples may have it; none may
                 when it is None.
@@ -129,6 +136,8 @@ class Columns:
         Raises:
             EncodingError: A sample cannot be held; the column and the reason are named.
         """
+        if isinstance(batch, EncodedBatch):
+            return self._encoded_samples(batch, ignore)
         columns: list[tuple[list[Part], bool]] = []
         for name, encoding, values in zip(
             self.names, self.encodings, self._columns_of(batch, ignore), strict=True
@@ -142,9 +151,11 @@ class Columns:
         Raises:
             EncodingError: A value cannot be held; the column and the reason are named.
         """
+        if isinstance(batch, EncodedBatch):
+            return batch.column(name)
         at = self.names.index(name)
         values = (
-            _one_chunk(batch.column(name))
+            _arrow_values(batch, name, self.encodings[at])
             if isinstance(batch, _ARROW)
             else list(map(self._getters[at], batch))
         )
@@ -164,9 +175,7 @@ class Columns:
             ColumnsError: `only` names a column that there is not.
             MissingExtraError: An image column is decoded without Pillow.
         """
-        wanted = self._name_set if only is None else frozenset(only)
-        if unknown := wanted - self._name_set:
-            raise ColumnsError(f'no column {min(unknown)!r}: there are {", ".join(self.names)}')
+        wanted = frozenset(self.names[number] for number in self.places(only))
         data = bytes(data)  # no copy of what is bytes already
         heads = sum(encoding.size is None for encoding in self.encodings)
         if len(data) < 4 * heads:
@@ -176,13 +185,44 @@ class Columns:
         for name, encoding in zip(self.names, self.encodings, strict=True):
             end = at + (next(given) if encoding.size is None else encoding.size)
             if name in wanted and end <= len(data):
-                sample[name] = _decoded(name, encoding, data[at:end])
+                sample[name] = decode_value(name, encoding, data[at:end])
             at = end
         if at != len(data):
             raise FormatError(f'sample has {len(data)} bytes, its columns need {at}')
         return sample
 
-    def _columns_of(self, batch: Batch, ignore: Ignore | None = None) -> Iterable[Values]:
+    def arrow_schema(self, only: Iterable[str] | None = None) -> pa.Schema:
+        """The schema of what `decode_batch` gives.
+
+        Raises:
+            ColumnsError: The type of an `ndarray` column without a dtype depends on the values, or
+                `only` names a column that there is not.
+        """
+        fields = []
+        for number in self.places(only):
+            name, encoding = self.names[number], self.encodings[number]
+            if encoding.arrow_type is None:
+                raise ColumnsError(
+                    f'column {name!r} ({encoding.name}): only its values tell their dtype; leave '
+                    'it out, or take the schema of a batch'
+                )
+            fields.append(pa.field(name, encoding.arrow_type, metadata={MARK: encoding.name}))
+        return pa.schema(fields)
+
+    def places(self, only: Iterable[str] | None = None) -> list[int]:
+        """The places of the columns wanted among all, in the format's order.
+
+        Raises:
+            ColumnsError: `only` names a column that there is not.
+        """
+        wanted = self._name_set if only is None else frozenset(only)
+        if unknown := wanted - self._name_set:
+            raise ColumnsError(f'no column {min(unknown)!r}: there are {", ".join(self.names)}')
+        return [number for number, name in enumerate(self.names) if name in wanted]
+
+    def _columns_of(
+        self, batch: Sequence[Sample] | Table, ignore: Ignore | None = None
+    ) -> Iterable[Values]:
         """The values of each column, in the format's order."""
         if isinstance(batch, _ARROW):
             self._check_names(batch.schema.names, ignore)
@@ -190,7 +230,10 @@ class Columns:
                 names = batch.schema.names
                 twice = next(name for name in self.names if names.count(name) > 1)
                 raise EncodingError('two columns of the Arrow table have this name', twice)
-            return [_one_chunk(batch.column(name)) for name in self.names]
+            return [
+                _arrow_values(batch, name, encoding)
+                for name, encoding in zip(self.names, self.encodings, strict=True)
+            ]
         # Only a plain dict is known to have no answer for a missing key (a defaultdict would even
         # change), so the names of anything else are compared before a value is asked for.
         plain = types_of(batch) == {dict}
@@ -202,6 +245,16 @@ class Columns:
         except KeyError:
             self._check_samples(batch, ignore)
             raise
+
+    def _encoded_samples(self, batch: EncodedBatch, ignore: Ignore | None) -> Samples:
+        if batch.columns == self:
+            return batch.samples
+        self._check_names(batch.columns.names, ignore)
+        theirs = batch.columns.as_dict()
+        for name, encoding in self.as_dict().items():
+            if theirs[name] != encoding:
+                raise EncodingError(f'the samples are encoded as {theirs[name]}', name, encoding)
+        return batch.select(self, dict(zip(self.names, self.names, strict=True))).samples
 
     def _check_samples(self, batch: Sequence[Sample], ignore: Ignore | None) -> None:
         for sample in cast('Sequence[Any]', batch):
@@ -247,11 +300,15 @@ class Columns:
 
 def rows_of(batch: Batch, start: int, stop: int) -> Batch:
     """Samples start to stop - 1 of a batch."""
+    if isinstance(batch, EncodedBatch):
+        return batch.slice(start, stop)
     return batch.slice(start, stop - start) if isinstance(batch, _ARROW) else batch[start:stop]
 
 
 def sample_rows(batch: Batch) -> Sequence[Sample]:
-    """The samples one by one, an Arrow batch's as dicts."""
+    """The samples one by one; those of an Arrow or encoded batch as dicts."""
+    if isinstance(batch, EncodedBatch):
+        return batch.to_rows()
     rows: Sequence[Sample] = batch.to_pylist() if isinstance(batch, _ARROW) else batch
     return rows
 
@@ -262,6 +319,10 @@ def column_values(batch: Batch, name: str) -> Sequence[Any]:
     Raises:
         EncodingError: A sample has no such column.
     """
+    if isinstance(batch, EncodedBatch):
+        if name not in batch.columns.names:
+            raise EncodingError('the samples have no such column', name)
+        return [row[name] for row in batch.to_rows([name])]
     if isinstance(batch, _ARROW):
         if name not in batch.schema.names:
             raise EncodingError('the sample has no such column', name)
@@ -273,6 +334,18 @@ def column_values(batch: Batch, name: str) -> Sequence[Any]:
     if any(value is missing for value in values):
         raise EncodingError('the sample has no such column', name)
     return values
+
+
+def _arrow_values(batch: Table, name: str, encoding: Encoding) -> Values:
+    """The values of an Arrow column as its encoding takes them."""
+    column = _one_chunk(batch.column(name))
+    metadata = batch.schema.field(name).metadata or {}
+    if metadata.get(MARK) != encoding.name.encode() or not isinstance(encoding, StoredText):
+        return column
+    try:
+        return encoding.from_arrow(column)
+    except EncodingError as error:
+        raise EncodingError(error.reason, name, encoding.name) from error.__cause__
 
 
 def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -301,14 +374,3 @@ def _encoded(name: str, encoding: Encoding, values: Values) -> list[Part]:
         return encoding.encode_column(values)
     except EncodingError as error:
         raise EncodingError(error.reason, name, encoding.name) from error.__cause__
-
-
-def _decoded(name: str, encoding: Encoding, data: bytes) -> Any:
-    try:
-        return encoding.decode(data)
-    except MissingExtraError:
-        raise
-    except Exception as error:  # damaged bytes can raise anything in numpy, Pillow, json or pickle
-        raise FormatError(
-            f'column {name!r} ({encoding.name}): {len(data)} bytes do not decode: {str(error)[:80]}'
-        ) from error

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_mds.errors import EncodingError
-from beam_mds.format.encodings.base import Bytes1D, Offsets, Part, offsets_of
+from beam_mds.format.encodings.base import Bytes1D, Offsets, Part, large_binary, offsets_of
 
 if TYPE_CHECKING:
     import builtins
@@ -229,19 +229,14 @@ def _merge_fixed(parts: Sequence[Part], rows: int) -> list[Part]:
 
 def _part_array(part: Part, rows: int) -> pa.LargeBinaryArray:
     if part.offsets is not None:
-        return _large_binary(part.data, part.offsets)
+        return large_binary(part.data, part.offsets)
     width = part.data.shape[1]
-    return _large_binary(part.data.reshape(-1), np.arange(rows + 1, dtype=np.int64) * width)
+    return large_binary(part.data.reshape(-1), np.arange(rows + 1, dtype=np.int64) * width)
 
 
 def as_binary(samples: Samples) -> pa.LargeBinaryArray:
     """The samples as an Arrow column that shares their bytes."""
-    return _large_binary(samples.data, samples.offsets)
-
-
-def _large_binary(data: Bytes1D, offsets: Offsets) -> pa.LargeBinaryArray:
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    return large_binary(samples.data, samples.offsets)
 
 
 def _from_arrow(array: pa.LargeBinaryArray) -> Samples:

@@ -180,16 +180,3 @@ def test_numbers_of_mixed_types_in_one_column_are_all_exact() -> None:
     values = [np.uint64(2**64 - 1), 5, True, np.int8(3)]
 
     assert encode_list('uint64', values) == encode_list('uint64', [2**64 - 1, 5, 1, 3])
-
-
-def test_a_column_decodes_to_what_its_values_decode_to() -> None:
-    from beam_mds.format import get_encoding
-
-    for encoding in ('int', 'uint16', 'float32', 'str', 'ndarray:int32'):
-        codec = get_encoding(encoding)
-        value: Any = np.array([5], np.int32) if encoding.startswith('nd') else 5
-        value = '5' if encoding == 'str' else value
-        items = [codec.encode(value)] * 2
-        column = codec.decode_column(pa.array(items, pa.large_binary()))
-        assert list(map(type, column)) == [type(codec.decode(item)) for item in items]
-        assert list(column) == [codec.decode(item) for item in items]

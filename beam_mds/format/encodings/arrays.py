@@ -16,15 +16,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_mds.errors import ColumnsError, EncodingError
+from beam_mds.errors import ColumnsError, EncodingError, FormatError
 from beam_mds.format.encodings.base import (
     Encoding,
     Part,
     Values,
     bad_arrow_type,
     bad_value,
+    binary_part,
     decoded_dictionary,
     is_list,
+    joined,
+    large_binary,
+    offsets_of,
     plain,
     require_no_nulls,
     types_of,
@@ -65,6 +69,7 @@ class NDArray(Encoding):
             if colon:
                 self.shape = _parse_shape(shape)
                 self.size = math.prod(self.shape) * self.dtype.itemsize
+        self.arrow_type = _arrow_type(self.dtype, self.shape)
 
     def encode(self, value: Any) -> bytes:
         array = self._checked(value)
@@ -80,6 +85,48 @@ class NDArray(Encoding):
             shape = tuple(np.frombuffer(data, item, ndim, at + 1).tolist())
             at += 1 + ndim * item.itemsize
         return np.frombuffer(data, dtype, offset=at).reshape(shape)
+
+    def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
+        """Decodes to lists, in lists for each further dimension; of a fixed shape, fixed lists."""
+        if self.shape is not None and self.dtype is not None:
+            return _fixed_lists(joined(items).view(self.dtype), self.shape)
+        if not len(items):
+            return pa.array([], self.arrow_type or pa.large_list(pa.uint8()))
+        part = binary_part(items)
+        assert part.offsets is not None
+        starts, ends = part.offsets[:-1], part.offsets[1:]
+        dtype, lead = self.dtype, 0
+        if dtype is None:
+            numbers = np.unique(part.data[starts])
+            if len(numbers) > 1:
+                raise _no_common_type(f'dtypes {_DTYPE_NAMES[numbers[0]]} and others')
+            dtype, lead = np.dtype(_DTYPE_NAMES[numbers[0]]).newbyteorder('<'), 1
+        heads = part.data[starts + lead]
+        if (heads >> 2 != 1).any():
+            return self._nested_lists(items, dtype)
+        firsts = starts + lead + 1 + (1 << (heads & 3).astype(np.int64))  # of the values
+        sizes, odd = np.divmod(ends - firsts, dtype.itemsize)
+        if odd.any() or (sizes < 1).any():
+            raise FormatError(f'not all arrays have whole numbers of {dtype.itemsize} bytes')
+        # Each item is a head and the values; the sizes in the heads must be those of the values.
+        if (_sides(part.data, starts + lead + 1, heads & 3) != sizes).any():
+            raise FormatError('not all arrays have as many numbers as they say')
+        bounds = np.append(np.stack([starts, firsts], axis=1), ends[-1:])
+        values = pc.take(large_binary(part.data, bounds), pa.array(np.arange(len(items)) * 2 + 1))
+        return pa.LargeListArray.from_arrays(
+            pa.array(offsets_of(sizes)), pa.array(joined(values).view(dtype))
+        )
+
+    def _nested_lists(self, items: pa.LargeBinaryArray, dtype: np.dtype[Any]) -> pa.Array:
+        arrays = [self.decode(item) for item in items.to_pylist()]
+        if len({array.ndim for array in arrays}) > 1:
+            raise _no_common_type(f'{arrays[0].ndim} and other numbers of dimensions')
+        column = pa.array(np.concatenate([array.ravel() for array in arrays]).astype(dtype))
+        for axis in reversed(range(arrays[0].ndim)):
+            sizes = [np.full(math.prod(array.shape[:axis]), array.shape[axis]) for array in arrays]
+            offsets = offsets_of(np.concatenate(sizes))
+            column = pa.LargeListArray.from_arrays(pa.array(offsets), column)
+        return column
 
     def encode_column(self, values: Values) -> list[Part]:
         if isinstance(values, pa.Array):
@@ -217,6 +264,45 @@ class NDArray(Encoding):
         item = int(np.searchsorted([1 << 8, 1 << 16, 1 << 32], max(shape), side='right'))
         sides = np.array(shape, _SHAPE_TYPES[item]).tobytes()
         return head + bytes([len(shape) << 2 | item]) + sides
+
+
+def _arrow_type(dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None) -> pa.DataType | None:
+    """The Arrow type of arrays, as far as the encoding tells it."""
+    if dtype is None:
+        return None
+    kind = pa.from_numpy_dtype(dtype)
+    if shape is None:
+        return pa.large_list(kind)
+    for side in reversed(shape):
+        kind = pa.list_(kind, side)
+    return kind
+
+
+def _fixed_lists(numbers: npt.NDArray[Any], shape: tuple[int, ...]) -> pa.Array:
+    column = pa.array(numbers)
+    for side in reversed(shape):
+        column = pa.FixedSizeListArray.from_arrays(column, side)
+    return column
+
+
+def _sides(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], items: npt.NDArray[Any]
+) -> npt.NDArray[np.int64]:
+    """The integers of 1, 2, 4 or 8 bytes that start at these bytes, int64 of shape (n,)."""
+    found = np.empty(len(starts), np.int64)
+    for item, kind in enumerate(_SHAPE_TYPES):
+        rows = np.flatnonzero(items == item)
+        if len(rows):
+            windows = np.lib.stride_tricks.sliding_window_view(data, 1 << item)
+            found[rows] = windows[starts[rows]].view(kind)[:, 0]
+    return found
+
+
+def _no_common_type(found: str) -> ColumnsError:
+    return ColumnsError(
+        f'arrays with {found} have no common Arrow type: read the samples as dicts, or without '
+        'this column'
+    )
 
 
 def _array_of(values: list[Any] | tuple[Any, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

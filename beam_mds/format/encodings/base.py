@@ -17,6 +17,9 @@ Bytes1D: TypeAlias = npt.NDArray[np.uint8]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = Sequence[Any] | pa.Array
 
+# Metadata of an Arrow field: the MDS encoding that its column was decoded from.
+MARK = b'mds'
+
 # Longest text of a value in an error message, in characters: enough to recognise it in a log line.
 _VALUE_TEXT = 60
 
@@ -45,10 +48,12 @@ class Encoding(abc.ABC):
     Attributes:
         name: The encoding as the index names it, parameters included: `ndarray:int32`.
         size: Bytes of every encoded value, or None when they differ.
+        arrow_type: What `to_arrow` gives; None when it depends on the values.
     """
 
     name: str
     size: int | None = None
+    arrow_type: pa.DataType | None = pa.large_binary()
 
     @abc.abstractmethod
     def encode(self, value: Any) -> bytes:
@@ -75,9 +80,68 @@ class Encoding(abc.ABC):
             values = python_values(values)
         return [join_values([self.encode(value) for value in values])]
 
-    def decode_column(self, data: pa.LargeBinaryArray) -> Sequence[Any] | npt.NDArray[Any]:
-        """Decodes a column of n encoded values, one binary item each."""
-        return [self.decode(item) for item in data.to_pylist()]
+    def decode_column(self, items: pa.LargeBinaryArray) -> list[Any]:
+        """Decodes a column of n encoded values, each to what `decode` gives.
+
+        Args:
+            items: The encoded values; their bytes lie one after another.
+
+        Raises:
+            Exception: One of them is damaged; which one is not said.
+        """
+        return [self.decode(item) for item in items.to_pylist()]
+
+    def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
+        """Decodes a column of n encoded values to Arrow.
+
+        The type is `arrow_type`, or, where that is None, the one that the values need.
+
+        Args:
+            items: The encoded values; their bytes lie one after another.
+
+        Raises:
+            ColumnsError: The values have no common Arrow type.
+            Exception: One of them is damaged; which one is not said.
+        """
+        return items
+
+
+class StoredText(Encoding):
+    """An encoding whose values are decoded to Arrow as the text that stands in the file.
+
+    Their kind has no Arrow type that holds them all. So that such a column is not taken for one of
+    plain texts, its field has the encoding's name under `MARK` in its metadata.
+    """
+
+    arrow_type = pa.large_string()
+
+    def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
+        return items.cast(pa.large_string())
+
+    def from_arrow(self, texts: pa.Array) -> list[Any]:
+        """The values of a column that `to_arrow` gave.
+
+        Raises:
+            EncodingError: A text is not what the encoding writes.
+        """
+        require_no_nulls(texts)
+        try:
+            return [self.decode(text.encode()) for text in python_values(texts)]
+        except (ValueError, ArithmeticError, RecursionError) as error:
+            raise EncodingError(f'a text is no stored {self.name}: {str(error)[:80]}') from None
+
+
+def large_binary(data: Bytes1D, offsets: Offsets) -> pa.LargeBinaryArray:
+    """A binary column that shares the bytes; item i is data[offsets[i]:offsets[i + 1]]."""
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def joined(items: pa.LargeBinaryArray) -> Bytes1D:
+    """The bytes of all items, one after another: uint8 of shape (bytes,)."""
+    part = binary_part(items)
+    assert part.offsets is not None
+    return part.data[part.offsets[0] : part.offsets[-1]]
 
 
 def offsets_of(sizes: npt.NDArray[Any]) -> Offsets:

@@ -126,6 +126,7 @@ class ImageList(Encoding):
         """Makes the encoding of lists of `item`."""
         self.name = f'list[{item.name}]'
         self.item = item
+        self.arrow_type = pa.large_list(pa.large_binary())
 
     def encode(self, value: Any) -> bytes:
         items = [self.item.encode(image) for image in _sequence(value)]
@@ -134,6 +135,9 @@ class ImageList(Encoding):
     def decode(self, data: bytes) -> list[Any]:
         return [self.item.decode(item) for item in _split(data[4:])]
 
+    def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
+        return pa.array([_split(item[4:]) for item in items.to_pylist()], self.arrow_type)
+
 
 class JpegArray(Encoding):
     """A list of JPEG files as byte strings; at least one, since the reader refuses none."""
@@ -141,6 +145,7 @@ class JpegArray(Encoding):
     def __init__(self, name: str) -> None:
         """Makes the encoding under one of its two names, `jpeg_array` or `jpegarray`."""
         self.name = name
+        self.arrow_type = pa.large_list(pa.large_binary())
 
     def encode(self, value: Any) -> bytes:
         items = [as_bytes(plain(item)) for item in _sequence(value)]
@@ -153,6 +158,9 @@ class JpegArray(Encoding):
 
     def decode(self, data: bytes) -> list[Any]:
         return [_pillow().open(io.BytesIO(item)) for item in _split(data)]
+
+    def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
+        return pa.array([_split(item) for item in items.to_pylist()], self.arrow_type)
 
 
 def _sequence(value: Any) -> Sequence[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from beam_mds.errors import FormatError
 from beam_mds.format.encodings.base import (
     Encoding,
     Part,
@@ -18,6 +19,7 @@ from beam_mds.format.encodings.base import (
     bad_arrow_type,
     bad_value,
     decoded_dictionary,
+    joined,
     plain,
     require_no_nulls,
     types_of,
@@ -42,12 +44,22 @@ class _Number(Encoding):
         self.name = name
         self.dtype = np.dtype(dtype).newbyteorder('<')
         self.size = self.dtype.itemsize
+        self.arrow_type = pa.from_numpy_dtype(self.dtype)
 
     def decode(self, data: bytes) -> Any:
         return np.frombuffer(data, self.dtype, count=1)[0]
 
-    def decode_column(self, data: pa.LargeBinaryArray) -> npt.NDArray[Any]:
-        return np.frombuffer(b''.join(data.to_pylist()), self.dtype)
+    def decode_column(self, items: pa.LargeBinaryArray) -> list[Any]:
+        return list(self._numbers(items))
+
+    def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
+        return pa.array(self._numbers(items))
+
+    def _numbers(self, items: pa.LargeBinaryArray) -> npt.NDArray[Any]:
+        numbers: npt.NDArray[Any] = joined(items).view(self.dtype)
+        if len(numbers) != len(items):
+            raise FormatError(f'{len(items)} numbers in the bytes of {len(numbers)}')
+        return numbers
 
     def _one_by_one(self, values: Sequence[Any]) -> list[Part]:
         return self._part(np.frombuffer(b''.join(map(self.encode, values)), self.dtype))
@@ -81,9 +93,11 @@ class Integer(_Number):
         number = super().decode(data)
         return int(number) if self.name == 'int' else number
 
-    def decode_column(self, data: pa.LargeBinaryArray) -> Any:
-        numbers = super().decode_column(data)
-        return numbers.tolist() if self.name == 'int' else numbers
+    def decode_column(self, items: pa.LargeBinaryArray) -> list[Any]:
+        if self.name == 'int':
+            numbers: list[int] = self._numbers(items).tolist()
+            return numbers
+        return super().decode_column(items)
 
     def encode_column(self, values: Values) -> list[Part]:
         if isinstance(values, pa.Array):

@@ -15,6 +15,7 @@ from beam_mds.errors import EncodingError
 from beam_mds.format.encodings.base import (
     Encoding,
     Part,
+    StoredText,
     Values,
     as_bytes,
     bad_arrow_type,
@@ -51,6 +52,10 @@ class Bytes(Encoding):
     def decode(self, data: bytes) -> bytes:
         return data
 
+    def decode_column(self, items: pa.LargeBinaryArray) -> list[Any]:
+        values: list[bytes] = items.to_pylist()
+        return values
+
     def encode_column(self, values: Values) -> list[Part]:
         if isinstance(values, pa.Array):
             values = decoded_dictionary(values)
@@ -67,6 +72,7 @@ class Str(Encoding):
     """Text as UTF-8: str, np.str_, Arrow strings; bytes are refused, whatever they hold."""
 
     name = 'str'
+    arrow_type = pa.large_string()
 
     def encode(self, value: Any) -> bytes:
         value = plain(value)
@@ -79,6 +85,13 @@ class Str(Encoding):
 
     def decode(self, data: bytes) -> str:
         return data.decode('utf-8')
+
+    def decode_column(self, items: pa.LargeBinaryArray) -> list[Any]:
+        values: list[str] = items.cast(pa.large_string()).to_pylist()
+        return values
+
+    def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
+        return items.cast(pa.large_string())
 
     def encode_column(self, values: Values) -> list[Part]:
         if isinstance(values, pa.Array):
@@ -101,7 +114,7 @@ class Str(Encoding):
             return super().encode_column(values)  # which names the value
 
 
-class StrInt(Encoding):
+class StrInt(StoredText):
     """Integers of any size as decimal digits."""
 
     name = 'str_int'
@@ -123,6 +136,7 @@ class StrFloat(Encoding):
     """Floats as their shortest exact text."""
 
     name = 'str_float'
+    arrow_type = pa.float64()
 
     def encode(self, value: Any) -> bytes:
         value = plain(value)
@@ -135,8 +149,11 @@ class StrFloat(Encoding):
     def decode(self, data: bytes) -> float:
         return float(data.decode('utf-8'))
 
+    def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
+        return pa.array(self.decode_column(items), pa.float64())
 
-class StrDecimal(Encoding):
+
+class StrDecimal(StoredText):
     """`decimal.Decimal` as its text."""
 
     name = 'str_decimal'
@@ -151,7 +168,7 @@ class StrDecimal(Encoding):
         return decimal.Decimal(data.decode('utf-8'))
 
 
-class Json(Encoding):
+class Json(StoredText):
     """JSON values that come back equal: dict with str keys, list, str, int, float, bool.
 
     numpy numbers become the Python number of the same value, and an array at the top its nested
