@@ -66,6 +66,7 @@ setup(
     extras_require={
         'images': [PILLOW],
         'test': [
+            'apache-beam[dataframe]',
             'gcp-storage-emulator>=2026.7.19',
             'hypothesis>=6.100',
             MYPY,

@@ -26,7 +26,9 @@ from beam_mds.errors import (
 
 if TYPE_CHECKING:
     from beam_mds.prepare import DeadLetter
-    from beam_mds.read import read_samples
+    from beam_mds.read import ReadAllFromMDS, ReadFromMDS, ReadResult
+    from beam_mds.readsteps import UnreadSamples
+    from beam_mds.shardreader import read_samples
     from beam_mds.splits import hash_split
     from beam_mds.steps import WrittenShard
     from beam_mds.write import WriteResult, WriteToMDS
@@ -43,8 +45,12 @@ __all__ = [
     'MDSError',
     'MissingExtraError',
     'OptionError',
+    'ReadAllFromMDS',
+    'ReadFromMDS',
+    'ReadResult',
     'StorageError',
     'TargetError',
+    'UnreadSamples',
     'WriteResult',
     'WriteToMDS',
     'WrittenShard',
@@ -55,11 +61,15 @@ __all__ = [
 
 _MODULES = {
     'DeadLetter': 'beam_mds.prepare',
+    'ReadAllFromMDS': 'beam_mds.read',
+    'ReadFromMDS': 'beam_mds.read',
+    'ReadResult': 'beam_mds.read',
+    'UnreadSamples': 'beam_mds.readsteps',
     'WriteResult': 'beam_mds.write',
     'WriteToMDS': 'beam_mds.write',
     'WrittenShard': 'beam_mds.steps',
     'hash_split': 'beam_mds.splits',
-    'read_samples': 'beam_mds.read',
+    'read_samples': 'beam_mds.shardreader',
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there

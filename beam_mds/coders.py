@@ -14,6 +14,7 @@ import pyarrow as pa
 from apache_beam.coders import Coder, registry
 
 from beam_mds.batches import ElementBatch
+from beam_mds.format import EncodedBatch
 
 
 class ArrowCoder(Coder):
@@ -60,25 +61,36 @@ class TableCoder(ArrowCoder):
         return pa.Table
 
 
-class ElementBatchCoder(Coder):
-    """The coder of `ElementBatch`."""
+class PickledCoder(Coder):
+    """Base of the coders of our own batches."""
 
-    def encode(self, value: ElementBatch) -> bytes:
+    def encode(self, value: Any) -> bytes:
         """The batch, pickled."""
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
 
-    def decode(self, encoded: bytes) -> ElementBatch:
+    def decode(self, encoded: bytes) -> Any:
         """The batch."""
-        batch: ElementBatch = pickle.loads(encoded)  # noqa: S301 - from another step of the job
-        return batch
+        return pickle.loads(encoded)  # noqa: S301 - from another step of the job
 
-    def estimate_size(self, value: ElementBatch) -> int:
+    def estimate_size(self, value: Any) -> int:
         """Bytes of its samples, about."""
-        return value.nbytes
+        return int(value.nbytes)
 
     def is_deterministic(self) -> bool:
         """No."""
         return False
+
+
+class EncodedBatchCoder(PickledCoder):
+    """The coder of `EncodedBatch`."""
+
+    def to_type_hint(self) -> Any:
+        """The type that it is for."""
+        return EncodedBatch
+
+
+class ElementBatchCoder(PickledCoder):
+    """The coder of `ElementBatch`."""
 
     def to_type_hint(self) -> Any:
         """The type that it is for."""
@@ -87,7 +99,7 @@ class ElementBatchCoder(Coder):
 
 def register() -> None:
     """Makes these the coders of PCollections of these types, unless somebody has set others."""
-    for coder in (RecordBatchCoder, TableCoder, ElementBatchCoder):
+    for coder in (RecordBatchCoder, TableCoder, EncodedBatchCoder, ElementBatchCoder):
         kind = coder().to_type_hint()
         if type(registry.get_coder(kind)) is type(registry.get_coder(object)):  # the fallback
             registry.register_coder(kind, coder)

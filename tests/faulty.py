@@ -141,6 +141,16 @@ class Faults:
             if on in ('', call) and re.search(path, target)
         ]
 
+    def reads(self, path: str) -> list[tuple[int, int]]:
+        """The first byte and the number of bytes of each read of the files so far."""
+        log = self._state / 'reads'
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [
+            (start, size)
+            for where, start, size in map(json.loads, lines)
+            if re.search(path, self._below(where))
+        ]
+
     def files(self, folder: str = '') -> list[str]:
         """What lies below a folder now, sorted."""
         root = self.local / folder
@@ -259,6 +269,8 @@ class _Reader(io.BytesIO):
         with _call('read', self._path) as fault:
             data = super().read(size)[: fault.keep]
             self.seek(start + len(data))
+            with (Path(os.environ[ENVIRONMENT]) / 'reads').open('a') as log:
+                log.write(json.dumps([self._path, start, len(data)]) + '\n')
             return data
 
     def readinto(self, buffer: Any) -> int:

@@ -18,8 +18,8 @@ from beam_mds import EncodingError, OptionError, StorageError, blocks, planning
 from beam_mds.batches import Batcher
 from beam_mds.encode import BundleEncoder, Encoded
 from beam_mds.options import WriteOptions
-from beam_mds.read import read_shard
 from beam_mds.shardfile import Fragment
+from beam_mds.shardreader import ShardRef, read_shard
 from tests.building import OVERHEAD, Row, options, rows_of
 from tests.faulty import Fault, Faults
 from tests.test_shardfile import info_of
@@ -295,7 +295,7 @@ def test_a_write_in_the_background_that_fails_fails_the_bundle(faults: Faults, o
 
 
 def stored_samples(checked: WriteOptions, fragments: list[Fragment]) -> list[list[Sample]]:
-    return [list(read_shard(checked.out, info_of(f, checked.config))) for f in fragments]
+    return [list(read_shard(ShardRef(checked.out, info_of(f, checked.config)))) for f in fragments]
 
 
 @_quick

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beam_mds.read import read_index, read_samples
+from beam_mds import read_samples
+from beam_mds.indexes import read_index
 from tests.data.make_golden import COLUMNS, DATASETS, FOLDER, make, samples
 from tests.writing import content
 

@@ -21,8 +21,8 @@ from beam_mds.format import (
     shard_header,
 )
 from beam_mds.format import shard as shard_format
-from beam_mds.read import read_shard
 from beam_mds.shardfile import Fragment, store_shard
+from beam_mds.shardreader import ShardRef, read_shard
 from tests.building import (
     OVERHEAD,
     Row,
@@ -178,7 +178,7 @@ def test_a_stored_shard_is_read_back_with_every_compression_and_hash(
     assert [sample['data'] for sample in Shard(raw)] == values
     assert (fragment.number, fragment.part, fragment.samples) == (12, 0, 500)
     for name in HASHES:
-        shard = read_shard(str(tmp_path), info_of(fragment, shard_config), validate_hash=name)
+        shard = list(read_shard(ShardRef(str(tmp_path), info_of(fragment, shard_config), name)))
         assert len(shard) == 500
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,13 +11,12 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.runners.portability.portable_runner import PortableRunner
-from apache_beam.runners.portability.prism_runner import PrismRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from beam_mds import WriteToMDS
 from beam_mds.indexes import read_index
+from tests.runners import runner_of
 from tests.writing import (
     COLUMNS,
     SEEN,
@@ -205,7 +202,7 @@ def test_other_runners_and_processes_give_the_same_files_and_lose_nothing_in_ord
 ) -> None:
     SEEN.clear()
 
-    _write_all(tmp_path, *_runner(kind))
+    _write_all(tmp_path, *runner_of(kind))
 
     for name in _ALL:
         if name != 'arrival':
@@ -220,15 +217,3 @@ def test_other_runners_and_processes_give_the_same_files_and_lose_nothing_in_ord
     assert set(content(tmp_path / 'arrival')) == {'index.json', *listed}
     # The key function ran in this process, or in others.
     assert (SEEN == []) == (kind == 'processes')
-
-
-def _runner(kind: str) -> tuple[Any, list[str]]:
-    if kind == 'processes':
-        return None, ['--direct_running_mode=multi_processing', '--direct_num_workers=2']
-    loopback = '--environment_type=LOOPBACK'
-    if kind == 'portable':
-        return PortableRunner(), ['--job_endpoint=embed', loopback]
-    program = os.environ.get('BEAM_MDS_PRISM') or shutil.which('prism')
-    if not program:
-        pytest.skip('BEAM_MDS_PRISM names no Prism program, and none is on PATH')
-    return PrismRunner(), [f'--prism_location={program}', loopback]
