@@ -22,6 +22,7 @@ from beam_mds.errors import (
     OptionError,
     StorageError,
     TargetError,
+    WhereError,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ __all__ = [
     'StorageError',
     'TargetError',
     'UnreadSamples',
+    'WhereError',
     'WriteResult',
     'WriteToMDS',
     'WrittenShard',

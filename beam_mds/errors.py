@@ -47,6 +47,24 @@ class EncodingError(MDSError):
         return EncodingError, (self.reason, self.column, self.encoding, self.row)
 
 
+class WhereError(MDSError):
+    """A sample that a `where` has no exact value for: a division by zero, a number too large.
+
+    Attributes:
+        message: What is wrong, with the place in the text and the numbers.
+        row: Position of the sample in its batch.
+    """
+
+    def __init__(self, message: str, row: int | None = None) -> None:
+        """Makes the error; see the class for the arguments."""
+        self.message, self.row = message, row
+        super().__init__(message if row is None else f'row {row}: {message}')
+
+    def __reduce__(self) -> tuple[type[WhereError], tuple[object, ...]]:
+        """Pickles by the constructor's arguments: errors cross process borders in Beam."""
+        return WhereError, (self.message, self.row)
+
+
 class FormatError(MDSError):
     """Bytes that are not what the MDS format or their index says.
 
