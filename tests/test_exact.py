@@ -146,3 +146,11 @@ def test_integers_of_different_widths_are_compared_by_value() -> None:
     assert exact.compare(operator.lt, signed, 2**63).tolist() == [True, True]
     assert exact.compare(operator.lt, signed, 2.0**63).tolist() == [True, True]
     assert exact.compare(operator.lt, np.array([255], np.uint8), 256).tolist() == [True]
+
+
+def test_floats_overflow_to_infinity_as_in_python() -> None:
+    assert exact.compute('*', np.array([1e308, -1e308]), 10).tolist() == [np.inf, -np.inf]
+
+
+def test_a_number_that_no_float_comes_near_is_among_none() -> None:
+    assert exact.among(np.array([np.inf, 1.0]), [10**400, 1]).tolist() == [False, True]

@@ -174,6 +174,11 @@ def test_a_column_is_found_by_its_own_letters() -> None:
     assert parse_where('ﬁ == 1 and fi == 2 and größe == 3', columns).mask(batch).tolist() == [True]
 
 
+def test_the_smallest_integer_has_an_absolute_value() -> None:
+    batch = pa.record_batch({'n': pa.array([-128, 127], pa.int8())})
+    assert parse_where('abs(n) == 128', {'n': 'int8'}).mask(batch).tolist() == [True, False]
+
+
 def test_a_column_may_be_named_like_a_function() -> None:
     batch = pa.record_batch({'len': pa.array(['ab', 'c'], pa.large_string())})
     assert parse_where('len(len) == 1', {'len': 'str'}).mask(batch).tolist() == [False, True]

@@ -160,6 +160,9 @@ def test_the_caret_is_below_its_line() -> None:
         parse_where("(lang == 'ä'\n  and 'ö' != q)", COLUMNS)
     _, line, caret = str(caught.value).split('\n')
     assert line[caret.index('^')] == 'q'
+    with pytest.raises(OptionError) as caught:
+        parse_where('(n > 1\n  and m = 1)', COLUMNS)
+    assert str(caught.value).split('\n')[1] == '    and m = 1)'
     assert mask('(n > 1\n  and m > 1)') == mask('  n > 1 and m > 1\n') == '0001'
 
 
