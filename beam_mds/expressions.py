@@ -27,7 +27,7 @@ Value: TypeAlias = Any
 _DEEPEST = 60
 
 # What a value is, in the words of the messages.
-_CONDITION, _NUMBER, _TEXT, _BYTES, _LIST = 'a condition', 'a number', 'text', 'bytes', 'an array'
+_CONDITION, _NUMBER, _TEXT, _BYTES, _LIST = 'a condition', 'a number', 'text', 'bytes', 'a list'
 
 # How numbers are compared, and how Arrow arrays.
 _COMPARISONS: dict[type[ast.cmpop], tuple[Callable[[Any, Any], Any], Any]] = {
@@ -216,7 +216,7 @@ class Rows:
         if _kind_of(left) != _kind_of(right):
             raise Refused(f'{_kind_of(left)} cannot be compared with {_kind_of(right)}', node)
         if _kind_of(left) == _LIST:
-            raise Refused('an array cannot be compared: only len(x) takes one', node)
+            raise Refused('a list cannot be compared: only len(x) takes one', node)
         if not _is_array(left):
             if not _is_array(right):
                 return _COMPARISONS[kind][0](left, right)
@@ -290,7 +290,7 @@ def _test(name: str, value: Any, given: ast.expr) -> Mask:
 
 
 def _length(value: pa.Array) -> Any:
-    """Characters of texts, bytes of bytes, numbers of arrays."""
+    """Characters of texts, bytes of bytes, items of lists."""
     if is_text(value.type):
         return pc.utf8_length(value).to_numpy()
     count = pc.binary_length if is_binary(value.type) else pc.list_value_length
@@ -348,7 +348,7 @@ def _as_numbers(*values: Value) -> list[Value]:
 
 
 def _choice(kinds: tuple[str, ...]) -> str:
-    plural = {_NUMBER: 'numbers', _TEXT: 'texts', _BYTES: 'bytes', _LIST: 'arrays'}
+    plural = {_NUMBER: 'numbers', _TEXT: 'texts', _BYTES: 'bytes', _LIST: 'lists'}
     return ' or '.join(plural[kind] for kind in kinds)
 
 

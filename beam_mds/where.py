@@ -16,8 +16,6 @@ import pyarrow as pa
 from beam_mds.errors import EncodingError, OptionError, WhereError
 from beam_mds.expressions import Mask, Refused, Rows
 from beam_mds.format import get_encoding
-from beam_mds.format.encodings.arrays import NDArray
-from beam_mds.format.encodings.scalars import Float, Integer
 
 _ALLOWED = """allowed are:
   names of columns (those that are no plain words as column('a name')), literals, ( )
@@ -25,7 +23,8 @@ _ALLOWED = """allowed are:
   + - * / %, abs(x), isnan(x), len(x), lower(x), upper(x)
   startswith(x, 'p'), endswith(x, 's'), contains(x, 'part'), matches(x, r'regular expression')"""
 
-_TEXTS = ('str', 'json', 'str_int', 'str_decimal')
+# Stands for the arrays of a column without a dtype: of which dtype they are decides nothing here.
+_ARRAY = pa.large_list(pa.uint8())
 
 
 class Where:
@@ -40,8 +39,8 @@ class Where:
         """Parses and checks the text; see `parse_where`."""
         self.text = text
         self._tree = _parse(text)
-        kinds = {name: _arrow_type(encoding) for name, encoding in columns.items()}
-        empty = {name: pa.array([], kind) for name, kind in kinds.items()}
+        kinds = {name: get_encoding(encoding).arrow_type for name, encoding in columns.items()}
+        empty = {name: pa.array([], kind or _ARRAY) for name, kind in kinds.items()}
         rows = Rows(text, empty, np.arange(0))
         try:
             rows.condition(self._tree)  # every part of it is computed, though for no samples
@@ -97,14 +96,14 @@ def parse_where(text: str, columns: Mapping[str, str]) -> Where:
     - What has no exact value (a division by zero, an integer beyond 64 bits, an integer beyond
       2**53 beside floats) is an error, never a wrong or a missing sample.
     - `matches` finds a regular expression (of RE2) anywhere in a text. `len` counts characters of
-      a text, bytes of bytes, and all numbers of an array. `lower` and `upper` change each
-      character for itself.
+      a text, bytes of bytes, items of a list and of an array's first dimension. `lower` and
+      `upper` change each character for itself.
 
     Args:
         text: The filter.
         columns: Column name -> encoding. `str`, `json`, `str_int` and `str_decimal` columns are
-            texts here, `str_float` columns numbers, arrays only something to ask `len` of, and
-            all others that are no numbers are bytes.
+            texts here, `str_float` columns numbers, arrays and lists only something to ask `len`
+            of, and all others that are no numbers are bytes.
 
     Raises:
         OptionError: It is no such filter, names a column that there is not, or compares what
@@ -119,18 +118,6 @@ def parse_where(text: str, columns: Mapping[str, str]) -> Where:
     if not isinstance(given, str) or not given.strip():
         raise OptionError(f'where must be a text like "length > 100", got {given!r:.80}')
     return Where(given.strip(), columns)
-
-
-def _arrow_type(encoding: str) -> pa.DataType:
-    """The Arrow type of a column's values in a batch."""
-    codec = get_encoding(encoding)
-    if isinstance(codec, (Integer, Float)):
-        return pa.from_numpy_dtype(codec.dtype)
-    if isinstance(codec, NDArray) and codec.dtype is not None:
-        return pa.large_list(pa.from_numpy_dtype(codec.dtype))
-    if codec.name == 'str_float':
-        return pa.float64()
-    return pa.large_string() if codec.name in _TEXTS else pa.large_binary()
 
 
 def _parse(text: str) -> ast.expr:

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_mds import EncodingError, OptionError, WhereError
+from beam_mds.format import Columns, EncodedBatch
 from beam_mds.where import Where, parse_where
 from tests.filtering import BATCH, COLUMNS, mask
 
@@ -127,6 +130,8 @@ def test_arithmetic(text: str, rows: str) -> None:
         ('len(lang) == 2', '1110'),
         ('len(data) == 2', '0100'),
         ('len(tokens) > 2', '0011'),
+        ('len(matrix) == 2', '0010'),
+        ('len(images) == 1', '0100'),
         ('len(json) == 8', '1000'),
         ("lower(lang) == 'en'", '1010'),
         ("upper(lang) == 'DÉ'", '0100'),
@@ -220,6 +225,24 @@ def test_other_widths_dictionaries_and_slices_of_a_batch_are_fine() -> None:
     assert mask(text, batch) == '010'
     assert mask(text, batch.slice(1)) == '10'
     assert mask(text, batch.slice(0, 0)) == ''
+
+
+def test_batches_of_a_dataset_are_filtered() -> None:
+    columns = Columns({name: COLUMNS[name] for name in ('n', 'lang', 'price', 'half', 'matrix')})
+    rows = [
+        {
+            'half': 0.5,
+            'lang': lang,
+            'matrix': np.ones((number, 2), np.float32),
+            'n': number,
+            'price': Decimal(number),
+        }
+        for number, lang in enumerate(['ä', 'en', 'en'], 1)
+    ]
+    batch = EncodedBatch(columns, columns.encode_batch(rows)).to_arrow()
+    where = parse_where("lang == 'en' and n + half > 2 and len(matrix) == 3", columns.as_dict())
+    assert where.mask(batch).tolist() == [False, False, True]
+    assert parse_where("price == '2'", columns.as_dict()).mask(batch).tolist() == [0, 1, 0]
 
 
 NUMBERS = st.recursive(
