@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from beam_mds.prepare import DeadLetter
     from beam_mds.read import ReadAllFromMDS, ReadFromMDS, ReadResult
     from beam_mds.readsteps import UnreadSamples
+    from beam_mds.reshard import ReshardMDS
     from beam_mds.shardreader import read_samples
     from beam_mds.splits import hash_split
     from beam_mds.steps import WrittenShard
@@ -49,6 +50,7 @@ __all__ = [
     'ReadAllFromMDS',
     'ReadFromMDS',
     'ReadResult',
+    'ReshardMDS',
     'StorageError',
     'TargetError',
     'UnreadSamples',
@@ -66,6 +68,7 @@ _MODULES = {
     'ReadAllFromMDS': 'beam_mds.read',
     'ReadFromMDS': 'beam_mds.read',
     'ReadResult': 'beam_mds.read',
+    'ReshardMDS': 'beam_mds.reshard',
     'UnreadSamples': 'beam_mds.readsteps',
     'WriteResult': 'beam_mds.write',
     'WriteToMDS': 'beam_mds.write',

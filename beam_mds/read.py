@@ -40,44 +40,45 @@ class ReadResult(dict[str, PCollection[Any]]):
         return self['errors']
 
 
-class _Read(beam.PTransform):
-    """What both sources share: paths of datasets -> samples."""
+def read_options(
+    columns: Sequence[str] | None,
+    form: Form,
+    *,
+    validate_hash: str | None,
+    with_metadata: bool = False,
+    on_error: str,
+    allow_pickle: bool,
+) -> ReadOptions:
+    """Checks what a source is given; see `ReadFromMDS`.
 
-    def __init__(
-        self,
-        columns: Sequence[str] | None,
-        *,
-        form: Form,
-        validate_hash: str | None,
-        with_metadata: bool,
-        on_error: str,
-        allow_pickle: bool,
-    ) -> None:
-        super().__init__()
-        if columns is not None and (
-            isinstance(columns, str)
-            or not columns
-            or not all(isinstance(name, str) for name in columns)
-        ):
-            raise OptionError(f'columns must be a list of names or None, got {columns!r:.80}')
-        if validate_hash is not None and validate_hash not in HASHES:
-            raise OptionError(
-                f'validate_hash={validate_hash!r:.80} is unknown: expected one of '
-                f'{", ".join(HASHES)}'
-            )
-        if on_error not in _ON_ERROR:
-            raise OptionError(
-                f'on_error={on_error!r:.80} is unknown: expected '
-                f'{" or ".join(map(repr, _ON_ERROR))}'
-            )
-        self._options = ReadOptions(
-            None if columns is None else tuple(sorted(set(columns))),
-            form,
-            validate_hash,
-            with_metadata,
-            on_error == 'dead_letter',
-            allow_pickle,
+    Raises:
+        OptionError: One of them cannot work; it is named.
+    """
+    if columns is not None and (
+        isinstance(columns, str)
+        or not columns
+        or not all(isinstance(name, str) for name in columns)
+    ):
+        raise OptionError(f'columns must be a list of names or None, got {columns!r:.80}')
+    if validate_hash is not None and validate_hash not in HASHES:
+        raise OptionError(
+            f'validate_hash={validate_hash!r:.80} is unknown: expected one of {", ".join(HASHES)}'
         )
+    if on_error not in _ON_ERROR:
+        raise OptionError(
+            f'on_error={on_error!r:.80} is unknown: expected {" or ".join(map(repr, _ON_ERROR))}'
+        )
+    wanted = None if columns is None else tuple(sorted(set(columns)))
+    dead_letters = on_error == 'dead_letter'
+    return ReadOptions(wanted, form, validate_hash, with_metadata, dead_letters, allow_pickle)
+
+
+class _Read(beam.PTransform):
+    """What the sources share: paths of datasets -> samples."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__()
+        self._options = options
 
     def _samples(self, paths: PCollection[str], kind: Any) -> PCollection[Any] | ReadResult:
         """Wires the steps behind the paths."""
@@ -113,6 +114,24 @@ class _Read(beam.PTransform):
             'on_error': _ON_ERROR[options.dead_letters],
         }
         return {name: value for name, value in shown.items() if value is not None}
+
+
+class ReadEncoded(_Read):
+    """Reads datasets without decoding them: elements are `EncodedBatch`, a few MB each."""
+
+    def __init__(self, paths: Sequence[str], options: ReadOptions) -> None:
+        """Makes the transform.
+
+        Args:
+            paths: Of the datasets, absolute.
+            options: With the form `encoded`.
+        """
+        super().__init__(options)
+        self._paths = paths
+
+    def expand(self, pipeline: PBegin) -> PCollection[EncodedBatch] | ReadResult:
+        """Wires the steps."""
+        return self._samples(pipeline | 'Paths' >> beam.Create(self._paths), self._kind())
 
 
 class ReadFromMDS(_Read):
@@ -174,12 +193,14 @@ class ReadFromMDS(_Read):
         if as_batches and as_rows:
             raise OptionError('as_batches and as_rows exclude each other')
         super().__init__(
-            columns,
-            form='batches' if as_batches else 'rows' if as_rows else 'dicts',
-            validate_hash=validate_hash,
-            with_metadata=with_metadata,
-            on_error=on_error,
-            allow_pickle=allow_pickle,
+            read_options(
+                columns,
+                'batches' if as_batches else 'rows' if as_rows else 'dicts',
+                validate_hash=validate_hash,
+                with_metadata=with_metadata,
+                on_error=on_error,
+                allow_pickle=allow_pickle,
+            )
         )
         self._paths = given_paths(path, split)
 
@@ -242,12 +263,14 @@ class ReadAllFromMDS(_Read):
     ) -> None:
         """Makes the transform; see `ReadFromMDS` for the arguments and errors."""
         super().__init__(
-            columns,
-            form='batches' if as_batches else 'dicts',
-            validate_hash=validate_hash,
-            with_metadata=with_metadata,
-            on_error=on_error,
-            allow_pickle=allow_pickle,
+            read_options(
+                columns,
+                'batches' if as_batches else 'dicts',
+                validate_hash=validate_hash,
+                with_metadata=with_metadata,
+                on_error=on_error,
+                allow_pickle=allow_pickle,
+            )
         )
         self._split = split
 

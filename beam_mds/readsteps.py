@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.core import RestrictionProvider
 
-from beam_mds.errors import ColumnsError, DamagedError, FormatError, StorageError
+from beam_mds.errors import ColumnsError, DamagedError, FormatError, StorageError, WhereError
 from beam_mds.format import EncodedBatch
 from beam_mds.format.decode import column_bounds
 from beam_mds.indexes import dataset_folders, read_index
@@ -67,6 +67,7 @@ class ReadOptions:
         with_metadata: Whether elements say where they are from.
         dead_letters: Whether damage becomes a dead letter.
         allow_pickle: Whether pickled columns are decoded.
+        choose: What of encoded samples goes on.
     """
 
     columns: tuple[str, ...] | None
@@ -75,6 +76,7 @@ class ReadOptions:
     with_metadata: bool
     dead_letters: bool
     allow_pickle: bool
+    choose: Callable[[EncodedBatch], EncodedBatch] | None = None
 
 
 def list_shards(path: str, options: ReadOptions) -> Iterator[ShardRef]:
@@ -205,8 +207,8 @@ class ReadShards(beam.DoFn):
     def _decoded(self, reader: ShardReader, start: int, batch: EncodedBatch) -> Iterator[Any]:
         try:
             elements = self._formed(reader, start, batch)
-        except FormatError as error:
-            damage = reader.damage(error, start)
+        except (FormatError, WhereError) as error:
+            damage = reader.placed(error, start)
             if not self._options.dead_letters:
                 raise damage from error
             if len(batch) == 1:
@@ -224,7 +226,8 @@ class ReadShards(beam.DoFn):
         options = self._options
         if options.form == 'encoded':
             column_bounds(batch.samples, batch.columns.sizes)  # raises where a sample is damaged
-            return [batch]
+            chosen = batch if options.choose is None else options.choose(batch)
+            return [chosen] if len(chosen) else []
         if options.form == 'batches':
             table = batch.to_arrow(options.columns)
             return [_placed(table, reader.path, start) if options.with_metadata else table]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_mds import storage
-from beam_mds.errors import ColumnsError, DamagedError, FormatError
+from beam_mds.errors import ColumnsError, DamagedError, FormatError, WhereError
 from beam_mds.format import (
     Columns,
     EncodedBatch,
@@ -93,7 +93,7 @@ def read_shard(shard: ShardRef) -> Iterator[dict[str, Any]]:
             try:
                 rows = batch.to_rows()
             except FormatError as error:
-                raise reader.damage(error, start) from error
+                raise reader.placed(error, start) from error
             yield from rows
             start = stop
     finally:
@@ -186,9 +186,11 @@ class ShardReader:
         samples = Samples(np.frombuffer(data, np.uint8), offsets - offsets[0])
         return EncodedBatch(self.columns, samples)
 
-    def damage(self, error: FormatError, start: int) -> DamagedError:
+    def placed(self, error: FormatError | WhereError, start: int) -> DamagedError | WhereError:
         """The error about what was read from sample `start` on, with its place in the file."""
         sample = start + (error.row or 0)
+        if isinstance(error, WhereError):
+            return WhereError(f'{self.path}, sample {sample}: {error.message}')
         return DamagedError(self.path, str(error), sample, self.offset(sample))
 
     def _read_header(self, info: ShardInfo) -> Offsets:

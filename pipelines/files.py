@@ -53,7 +53,7 @@ def run(argv: Sequence[str] | None = None) -> tuple[str, Any]:
         help='a file that is no text: skip it, and log and count that, or fail '
         '(default: %(default)s)',
     )  # fmt: skip
-    add_write_options(parser, COLUMNS, key='package')
+    add_write_options(parser, key='package')
     args, beam_options = parse(parser, argv)
     try:
         files = ReadFiles(

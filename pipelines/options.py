@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
+
+# What stands for None, and for what the dataset has that is read.
+NONE, SAME = 'none', 'same'
 
 # An unknown option that is this close to one of ours is a typing error, not one of Beam's.
 _CLOSE = 0.85
@@ -29,47 +32,51 @@ def make_parser(module: str, description: str) -> argparse.ArgumentParser:
 
 
 def add_write_options(
-    parser: argparse.ArgumentParser, columns: Iterable[str], key: str | None = None
+    parser: argparse.ArgumentParser, *, key: str | None = None, same: bool = False
 ) -> None:
     """Adds the options of `WriteToMDS`.
 
     Args:
         parser: Where to.
-        columns: The dataset's columns, which `--key` may name.
         key: The default of `--key` in shuffled order.
+        same: Whether there is a dataset whose compression, hashes and size limit are the defaults.
     """
-    group = parser.add_argument_group('the dataset')
-    group.add_argument(
-        '--output', required=True, metavar='FOLDER', help='where it goes: a folder, local or gs://'
-    )
-    group.add_argument(
-        '--compression', metavar='NAME', help='br, bz2, gz, snappy, zstd, or with a level: zstd:7'
-    )
-    group.add_argument(
-        '--hashes', default='', metavar='NAMES', help='to store for each file, like sha1,xxh64'
-    )
-    group.add_argument(
-        '--size_limit', default='64mb', metavar='SIZE',
-        help='largest raw size of a shard, like 64mb, 1GiB or 1000000 (default: %(default)s)',
+    group = parser.add_argument_group('the new dataset')
+
+    def add(option: str, text: str, **how: Any) -> None:
+        if how.get('default') not in (None, ''):
+            text += ' (default: %(default)s)'
+        group.add_argument(option, help=text, **how)
+
+    add('--output', 'where it goes: a folder, local or gs://', required=True, metavar='FOLDER')
+    add(
+        '--compression', 'br, bz2, gz, snappy, zstd, or with a level: zstd:7; or none',
+        default=SAME if same else NONE, metavar='NAME',
     )  # fmt: skip
-    group.add_argument(
-        '--order', default='shuffled', choices=['shuffled', 'arrival'],
-        help='shuffled: same samples, same files; arrival: the fastest (default: %(default)s)',
+    add(
+        '--hashes', 'to store for each file, like sha1,xxh64; or none',
+        default=SAME if same else NONE, metavar='NAMES',
     )  # fmt: skip
-    group.add_argument(
-        '--key', choices=[*columns, 'none'],
-        help='samples with one value of this column stay together; none: each sample by itself '
-        f'(default: {key or "none"}; only with --order shuffled)',
+    add(
+        '--size_limit', 'largest raw size of a shard, like 64mb, 1GiB or 1000000',
+        default=SAME if same else '64mb', metavar='SIZE',
     )  # fmt: skip
-    group.add_argument(
-        '--seed', type=int, default=0, metavar='N', help='gives another shuffled order'
-    )
-    group.add_argument(
-        '--num_shards',
-        type=int,
-        metavar='N',
-        help='about this many shards, without measuring first',
-    )
+    add(
+        '--order',
+        'shuffled: same samples, same files; sorted: by --key; arrival: the fastest',
+        default='shuffled', choices=['shuffled', 'sorted', 'arrival'],
+    )  # fmt: skip
+    add(
+        '--key', 'a column: samples with one value of it stay together; none: each by itself '
+        f'(default: {key or NONE}; not with --order arrival)', metavar='COLUMN',
+    )  # fmt: skip
+    add('--seed', 'gives another shuffled order', type=int, default=0, metavar='N')
+    add('--num_shards', 'about this many shards, without measuring first', type=int, metavar='N')
+    add('--split', 'a column: its value is the sub-folder that a sample goes to', metavar='COLUMN')
+    add(
+        '--if_exists', 'when there is a dataset already',
+        default='error', choices=['error', 'overwrite', 'append'],
+    )  # fmt: skip
     parser.set_defaults(default_key=key)
 
 
@@ -78,15 +85,18 @@ def write_options(args: argparse.Namespace) -> dict[str, Any]:
     key = args.key
     if key is None and args.order == 'shuffled':
         key = args.default_key
+    hashes = [] if args.hashes == NONE else args.hashes.split(',')
     return {
         'out': args.output,
-        'compression': args.compression,
-        'hashes': [name for name in args.hashes.split(',') if name],
+        'compression': None if args.compression == NONE else args.compression,
+        'hashes': SAME if args.hashes == SAME else hashes,
         'size_limit': args.size_limit,
         'order': args.order,
-        'key': None if key == 'none' else key,
+        'key': None if key == NONE else key,
         'seed': args.seed,
         'num_shards': args.num_shards,
+        'split': args.split,
+        'if_exists': args.if_exists,
     }
 
 

@@ -1,0 +1,29 @@
+"""`beam-mds reshard`: the pipeline of the same name."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from beam_mds.cli.console import DONE, add_command
+from pipelines import reshard
+
+_EXAMPLES = """
+beam-mds reshard --input old --output new --size_limit 256mb --compression zstd
+beam-mds reshard --input old --output old --if_exists overwrite --order sorted --key id
+beam-mds reshard --input old --output en --where "lang == 'en' and len(text) > 100"
+beam-mds reshard --input old --output small --fraction 0.01 --columns text,label
+beam-mds reshard --input gs://b/old --output gs://b/new -- --runner=DataflowRunner --project=p
+"""
+
+
+def add(commands: Any) -> None:
+    """Adds the sub-command."""
+    about = f'write datasets anew: other shards, columns or samples\n{reshard.DESCRIPTION}'
+    parser = add_command(commands, 'reshard', _run, about, _EXAMPLES)
+    reshard.add_options(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    print(reshard.summary(args, reshard.start(args, args.beam_options)))
+    return DONE

@@ -1,0 +1,134 @@
+"""MDS datasets -> MDS, with other shards, compression, order, columns, samples or splits.
+
+python -m pipelines.reshard --input gs://bucket/old --output gs://bucket/new --size_limit 256mb
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineState
+
+from beam_mds import OptionError, ReshardMDS
+from pipelines.options import add_write_options, make_parser, parse, write_options
+from pipelines.report import counted, dataset_rows, table
+
+DESCRIPTION = """
+Writes MDS datasets anew. Compression, hashes and size limit stay as they are unless they are given;
+samples are copied without decoding them. The new dataset may take the old one's place: --output
+is the same folder then, with --if_exists overwrite.
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the pipeline's options."""
+    source = parser.add_argument_group('the datasets that are read')
+    source.add_argument(
+        '--input', action='append', required=True, metavar='PATH',
+        help='a folder, its index.json, or a glob of either; may be given several times',
+    )  # fmt: skip
+    source.add_argument(
+        '--columns', metavar='NAMES', help='columns to keep, like text,label (default: all)'
+    )
+    source.add_argument(
+        '--rename', action='append', default=[], metavar='OLD=NEW',
+        help='a column that gets another name; may be given several times',
+    )  # fmt: skip
+    source.add_argument(
+        '--where', metavar='EXPRESSION',
+        help="samples to keep, like \"lang == 'en' and len(text) > 100\"",
+    )  # fmt: skip
+    source.add_argument(
+        '--fraction', type=float, metavar='SHARE',
+        help='share of the samples to keep, 0 to 1, by a hash of the key or of the sample',
+    )  # fmt: skip
+    source.add_argument(
+        '--validate_hash', metavar='NAME', help='a hash to check every file by, like sha1'
+    )
+    source.add_argument(
+        '--errors_output', metavar='FILE',
+        help='damaged samples are left out and noted here, as JSON lines (default: they fail the '
+        'job)',
+    )  # fmt: skip
+    add_write_options(parser, same=True)
+
+
+def build(args: argparse.Namespace) -> ReshardMDS:
+    """The transform.
+
+    Raises:
+        OptionError: An option cannot work.
+    """
+    pairs = [pair.partition('=') for pair in args.rename]
+    for old, _, new in pairs:
+        if not old or not new:
+            raise OptionError(f'--rename must be like old=new, got {old}')
+    return ReshardMDS(
+        args.input,
+        columns=args.columns.split(',') if args.columns else None,
+        rename={old: new for old, _, new in pairs},
+        where=args.where,
+        fraction=args.fraction,
+        validate_hash=args.validate_hash,
+        on_error='dead_letter' if args.errors_output else 'fail',
+        **write_options(args),
+    )
+
+
+def start(args: argparse.Namespace, beam_options: PipelineOptions) -> Any:
+    """Builds the pipeline and starts it.
+
+    Raises:
+        MDSError: An option cannot work, or there is no dataset to read.
+    """
+    pipeline = beam.Pipeline(options=beam_options)
+    result = pipeline | 'ReshardMDS' >> build(args)
+    if args.errors_output:
+        _ = (
+            result.errors
+            | 'ToJson' >> beam.Map(lambda letter: json.dumps(letter._asdict()))
+            | 'WriteErrors'
+            >> beam.io.WriteToText(args.errors_output, num_shards=1, shard_name_template='')
+        )
+    return pipeline.run()
+
+
+def summary(args: argparse.Namespace, result: Any) -> str:
+    """Waits for the job, and tells what it wrote.
+
+    Raises:
+        SystemExit: It did not succeed.
+    """
+    state = result.wait_until_finish()
+    if state != PipelineState.DONE:
+        raise SystemExit(f'the job is {state}: nothing to report')
+    rows = [
+        ('samples read', f'{counted(result, "samples_read"):,}'),
+        *dataset_rows(args.output),
+        ('dataset', args.output),
+    ]
+    if args.errors_output:
+        rows.insert(1, ('damaged samples', f'{counted(result, "samples_unread"):,}'))
+        rows.append(('damaged samples in', args.errors_output))
+    return table(rows)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the pipeline from a command line, waits for it, and prints what it wrote."""
+    parser = make_parser('pipelines.reshard', DESCRIPTION)
+    add_options(parser)
+    args, beam_options = parse(parser, argv)
+    try:
+        result = start(args, beam_options)
+    except OptionError as error:
+        parser.error(str(error))
+    print(summary(args, result))
+
+
+if __name__ == '__main__':
+    main()
