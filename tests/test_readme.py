@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_mds import WriteToMDS
+from beam_mds import ReadFromMDS, WriteToMDS
 from beam_mds.format import ENCODINGS
 from beam_mds.indexes import read_index
 from beam_mds.schema import type_table
@@ -79,13 +79,16 @@ def test_the_own_pipeline_is_about_ten_lines() -> None:
     assert len(_BLOCKS[0].splitlines()) <= 11
 
 
-def test_the_options_table_is_the_signature() -> None:
-    parameters = list(inspect.signature(WriteToMDS).parameters.values())
+@pytest.mark.parametrize(
+    ('title', 'transform'), [('Options', WriteToMDS), ('Reading with Beam', ReadFromMDS)]
+)
+def test_the_options_table_is_the_signature(title: str, transform: type) -> None:
+    parameters = list(inspect.signature(transform).parameters.values())
     empty = inspect.Parameter.empty
     expected = [
         [f'`{p.name}`', '' if p.default is empty else f'`{p.default!r}`'] for p in parameters
     ]
-    assert [row[:2] for row in _rows('Options')] == expected
+    assert [row[:2] for row in _rows(title)] == expected
 
 
 def test_the_encodings_table_has_every_encoding_of_the_format() -> None:
