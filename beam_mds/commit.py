@@ -29,13 +29,11 @@ from beam_mds.format.index import (
 )
 from beam_mds.options import WriteOptions
 from beam_mds.planning import OWN_SHARD
+from beam_mds.publishing import STAGED, publish
 from beam_mds.shardfile import Fragment
 from beam_mds.target import JOURNAL, SPILL, Dataset, Journal, Target, digest_of, find_dataset
 
 _logger = logging.getLogger(__name__)
-
-# What is written beside its place and then moved there.
-_STAGED = '.beam-mds-index-'
 
 # More shards than this, under so many bytes on average, are small; an index over this is large.
 _MANY, _SMALL, _LARGE_INDEX = 100, 1 << 20, 256 << 20
@@ -220,11 +218,8 @@ def _write_journal(options: WriteOptions, dataset: Dataset, change: _Change) -> 
     if noted or not (len(change.indexes) > 1 or change.old):
         return []
     name = f'{JOURNAL}{uuid.uuid4().hex}.json'
-    storage.publish(
-        storage.join(options.out, name),
-        Journal(change.new, change.old).to_bytes(),
-        _staging(options.out),
-    )
+    journal = Journal(change.new, change.old).to_bytes()
+    publish(storage.join(options.out, name), [journal], len(journal))
     return [name]
 
 
@@ -233,11 +228,10 @@ def _publish(options: WriteOptions, dataset: Dataset, change: _Change) -> int:
     root = dump_entries(change.indexes[''])
     for folder, entries in change.indexes.items():
         data = dump_entries(entries) if folder else root
-        place = options.folder_of(folder)
-        path = storage.join(place, INDEX_NAME)
+        path = storage.join(options.folder_of(folder), INDEX_NAME)
         check = functools.partial(_check_unchanged, options, dataset, root, folder, data)
         if dataset.published.get(folder) != data:
-            storage.publish(path, data, _staging(place), check)
+            publish(path, [data], len(data), check)
         # Nothing may be cleaned under an index that is not ours: two jobs can have looked at the
         # same moment.
         if storage.read(path) != data:
@@ -265,11 +259,6 @@ def _changed(path: str) -> TargetError:
         f'{path} appeared or changed while this job was running: another job wrote to the same '
         'folder; its index was left as it is'
     )
-
-
-def _staging(folder: str) -> str:
-    """A name of this attempt alone: a second one at the same time may not write into its file."""
-    return storage.join(folder, f'{_STAGED}{uuid.uuid4().hex}.json')
 
 
 def _clean(
@@ -336,7 +325,7 @@ def _more_per_shard(options: WriteOptions) -> str:
 def _is_ours(path: str) -> bool:
     """Whether a file's name is one that only we give."""
     name = path.rpartition('/')[2]
-    return bool(OWN_SHARD.fullmatch(name)) or name.startswith(_STAGED)
+    return bool(OWN_SHARD.fullmatch(name)) or name.startswith(STAGED)
 
 
 def _remove_spill(prefix: str) -> None:

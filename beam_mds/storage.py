@@ -1,41 +1,37 @@
-"""Files of a dataset: written, checked, listed, published and deleted, on any Beam filesystem.
+"""Files of a dataset: read, written, checked, listed and deleted, on any Beam filesystem.
 
 All of it goes through `apache_beam.io.filesystems.FileSystems`; what its stores do differently is
-known here and nowhere else.
+known here and in `publishing`, and nowhere else.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystem import BeamIOError, FileMetadata
 from apache_beam.io.filesystems import FileSystems
-from google.api_core import retry
 
 from beam_mds.errors import OptionError, StorageError
+from beam_mds.retries import is_transient, retried
 
 _logger = logging.getLogger(__name__)
-_T = TypeVar('_T')
 
 # Beam would compress a second time by the name's suffix if it were not told.
 _AS_IS = 'uncompressed'
 
-# Answers of a store that is busy or just failed, and is worth asking again.
-_TRANSIENT_CODES = frozenset({408, 429, 500, 502, 503, 504})
-
-# Seconds: the first wait, the longest wait, and how long a call is repeated in all. Waits are drawn
-# at random below twice the delay, so that many workers do not come back at once.
-_FIRST_WAIT, _LONGEST_WAIT, _GIVE_UP_AFTER = 0.5, 20.0, 180.0
-
 # A file whose reported size stays wrong is written again this often.
 _WRITES = 3
+
+# Bytes of a file that are read at once where it comes in pieces.
+_PIECE = 1 << 20
 
 
 def absolute(path: str | os.PathLike[str], option: str = 'out') -> str:
@@ -80,7 +76,7 @@ def read(path: str) -> bytes:
         with FileSystems.open(path, compression_type=_AS_IS) as file:
             return bytes(file.read())
 
-    return _retried(attempt, f'read {path}')
+    return retried(attempt, f'read {path}')
 
 
 def read_into(target: npt.NDArray[np.uint8], path: str, start: int) -> None:
@@ -104,7 +100,7 @@ def read_into(target: npt.NDArray[np.uint8], path: str, start: int) -> None:
                 done += count
             return done
 
-    done = _retried(attempt, f'read {path}')
+    done = retried(attempt, f'read {path}')
     if done != len(target):
         raise StorageError(f'{path}: {done} bytes from byte {start}, expected {len(target)}')
 
@@ -155,24 +151,56 @@ class Reader:
                 self.close()  # what a broken connection left is not read on
                 raise
 
-        return _retried(attempt, f'read {self.path}')
+        return retried(attempt, f'read {self.path}')
+
+
+class Pieces:
+    """The content of a file in pieces; read anew each time that they are gone through."""
+
+    def __init__(self, path: str) -> None:
+        """Opens nothing yet.
+
+        Args:
+            path: The file.
+        """
+        self._path = path
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Pieces of about a MiB.
+
+        Raises:
+            StorageError: The file cannot be read.
+        """
+        with contextlib.closing(Reader(self._path)) as file:
+            at = 0
+            while piece := file.read(at, _PIECE):
+                yield piece
+                at += len(piece)
+                if len(piece) < _PIECE:
+                    return
 
 
 def size_of(path: str) -> int | None:
     """A file's size in bytes, or None when there is no such file."""
+    found = look_up(path)
+    return None if found is None else int(found.size_in_bytes)
 
-    def attempt() -> int | None:
+
+def look_up(path: str) -> FileMetadata | None:
+    """What the store tells of a file, or None when there is no such file."""
+
+    def attempt() -> FileMetadata | None:
         system = FileSystems.get_filesystem(path)
         try:
-            return int(system.metadata(path).size_in_bytes)
+            return system.metadata(path)
         except (BeamIOError, FileNotFoundError) as error:
             # Not kept beyond this block: an error in a variable is a cycle that holds on to the
             # buffers of every caller until the garbage collector comes by.
-            if _is_transient(error) or system.exists(path):
+            if is_transient(error) or system.exists(path):
                 raise
             return None
 
-    return _retried(attempt, f'look up {path}')
+    return retried(attempt, f'look up {path}')
 
 
 def write(path: str, parts: Iterable[Any], size: int) -> bool:
@@ -195,7 +223,7 @@ def write(path: str, parts: Iterable[Any], size: int) -> bool:
     if seen == size:
         return False
     for _ in range(_WRITES):
-        _retried(lambda: _write_once(path, parts), f'write {path}')
+        retried(lambda: _write_once(path, parts), f'write {path}')
         seen = size_of(path)
         if seen == size:
             return True
@@ -203,32 +231,6 @@ def write(path: str, parts: Iterable[Any], size: int) -> bool:
     raise StorageError(
         f'{path}: wrote {size} bytes, the store reports {seen}, also after {_WRITES} attempts'
     )
-
-
-def publish(path: str, data: bytes, staging: str, check: Callable[[], None] = lambda: None) -> None:
-    """Puts a file in place in one step: written under another name, then moved.
-
-    Args:
-        path: The final name; a file there is replaced.
-        data: The content.
-        staging: A name beside it that nobody reads.
-        check: Called as the last before the move; raises where that may not be done.
-    """
-    write(staging, [data], len(data))
-    check()
-
-    def attempt() -> None:
-        try:
-            FileSystems.rename([staging], [path])
-            return
-        except Exception as error:  # noqa: BLE001 - raised again, unless the move was done
-            failure = error
-        # A repeated move finds its source gone: done, when the target is what we wrote. (Outside of
-        # the handler: an error in here would have the move's as its context, and seem transient.)
-        if size_of(staging) is not None or size_of(path) != len(data) or read(path) != data:
-            raise failure
-
-    _retried(attempt, f'move {staging} to {path}')
 
 
 def list_folder(folder: str) -> dict[str, int]:
@@ -239,13 +241,25 @@ def list_folder(folder: str) -> dict[str, int]:
     prefix = folder + '/'
 
     def attempt() -> dict[str, int]:
-        (found,) = FileSystems.match([_escape(prefix) + '**'])
+        (found,) = FileSystems.match([escape(prefix) + '**'])
         return {
             item.path[len(prefix) :].replace(os.sep, '/'): int(item.size_in_bytes)
             for item in found.metadata_list
         }
 
-    return _retried(attempt, f'list {folder}')
+    return retried(attempt, f'list {folder}')
+
+
+def find(folder: str, name: str) -> list[str]:
+    """The folders at or below a folder that hold a file of exactly this name.
+
+    Returns:
+        Posix paths relative to the folder; empty for the folder itself.
+    """
+    prefix = folder + '/'
+    paths = [path[len(prefix) - 1 :] for path in match(f'{escape(prefix)}**{escape(name)}')]
+    end = f'/{name}'
+    return [path.removesuffix(end).lstrip('/') for path in paths if path.endswith(end)]
 
 
 def match(pattern: str) -> list[str]:
@@ -255,7 +269,7 @@ def match(pattern: str) -> list[str]:
         (found,) = FileSystems.match([pattern])
         return [item.path.replace(os.sep, '/') for item in found.metadata_list]
 
-    return _retried(attempt, f'list {pattern}')
+    return retried(attempt, f'list {pattern}')
 
 
 def delete(paths: Sequence[str]) -> None:
@@ -263,7 +277,7 @@ def delete(paths: Sequence[str]) -> None:
 
     def attempt() -> None:
         try:
-            FileSystems.delete([_escape(path) for path in paths])
+            FileSystems.delete([escape(path) for path in paths])
             return
         except BeamIOError as error:
             failure = error
@@ -271,7 +285,7 @@ def delete(paths: Sequence[str]) -> None:
             raise failure
 
     if paths:
-        _retried(attempt, f'delete {len(paths)} files like {paths[0]}')
+        retried(attempt, f'delete {len(paths)} files like {paths[0]}')
 
 
 def delete_folder(folder: str) -> None:
@@ -280,7 +294,7 @@ def delete_folder(folder: str) -> None:
         delete([join(folder, name) for name in list_folder(folder)])
     elif os.path.isdir(folder):
         # Beam's delete takes patterns, and none finds a folder with a bracket in its name.
-        _retried(lambda: shutil.rmtree(folder), f'delete {folder}')
+        retried(lambda: shutil.rmtree(folder), f'delete {folder}')
 
 
 def _write_once(path: str, parts: Iterable[Any]) -> None:
@@ -294,51 +308,10 @@ def _write_once(path: str, parts: Iterable[Any]) -> None:
         file.close()
 
 
-def _escape(path: str) -> str:
+def escape(path: str) -> str:
     """A pattern that matches only this path.
 
-    Beam has no quoting but a set of one character. `[[]` would do for a bracket, and makes `re`
-    warn; a set of NUL, which no name holds, and the bracket does not.
+    (Beam has no quoting but a set of one character. `[[]` would do for a bracket, and makes `re`
+    warn; a set of NUL, which no name holds, and the bracket does not.)
     """
     return re.sub(r'[*?[]', lambda found: f'[\0{found[0]}]', path)
-
-
-def _retried(call: Callable[[], _T], what: str) -> _T:
-    """Runs a call again, with growing jittered waits, while the store says it may work later."""
-    try:
-        again = retry.Retry(
-            predicate=_is_transient,
-            initial=_FIRST_WAIT,
-            maximum=_LONGEST_WAIT,
-            timeout=_GIVE_UP_AFTER,
-            on_error=lambda error: _logger.warning('%s: %s; trying again', what, error),
-        )
-        result: _T = again(call)()
-        return result
-    except StorageError:
-        raise
-    except Exception as error:
-        raise StorageError(f'could not {what}: {type(error).__name__}: {error}') from error
-
-
-def _is_transient(error: BaseException) -> bool:
-    """Whether an error, or one that caused it, is a busy store or a broken connection."""
-    return any(
-        isinstance(cause, (ConnectionError, TimeoutError))
-        or (isinstance(cause, Exception) and retry.if_transient_error(cause))
-        or any(
-            getattr(cause, name, None) in _TRANSIENT_CODES
-            for name in ('code', 'status_code', 'status')
-        )
-        for cause in _causes(error)
-    )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        if isinstance(error, BeamIOError):
-            for detail in (error.exception_details or {}).values():
-                if isinstance(detail, BaseException):
-                    yield from _causes(detail)
-        error = error.__cause__ or error.__context__

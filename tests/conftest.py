@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from gcp_storage_emulator.server import create_server
 
-from beam_mds import storage
+from beam_mds import retries
 from tests import attempts, faulty
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ def gcs_bucket(gcs_emulator: str) -> str:
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries in this process wait for milliseconds, and end after a second."""
-    monkeypatch.setattr(storage, '_FIRST_WAIT', 0.001)
-    monkeypatch.setattr(storage, '_LONGEST_WAIT', 0.01)
-    monkeypatch.setattr(storage, '_GIVE_UP_AFTER', 1.0)
+    monkeypatch.setattr(retries, '_FIRST_WAIT', 0.001)
+    monkeypatch.setattr(retries, '_LONGEST_WAIT', 0.01)
+    monkeypatch.setattr(retries, '_GIVE_UP_AFTER', 1.0)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ Calls that can fail (`Fault.on`): `create`, `write`, `close` (of a file that is 
 
 A write asks `size` before it sends anything and once after: with no file there, the first one is
 answered by `exists` alone, and nth=1 of `size` is the check after the write. Waits between retries
-start at `beam_mds.storage._FIRST_WAIT` seconds; the fixture makes them short in this process.
+start at `beam_mds.retries._FIRST_WAIT` seconds; the fixture makes them short in this process.
 Under `multi_processing` the fixture's environment reaches the workers; their first wait
 stays 0.5 s.
 """

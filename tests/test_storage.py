@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from beam_mds import OptionError, StorageError, storage
+from beam_mds import OptionError, StorageError, retries, storage
+from beam_mds.publishing import publish
 from tests.faulty import Fault, Faults
 
 # What a glob, a URL or a shell could take for something else.
@@ -192,48 +193,31 @@ def test_a_file_that_is_there_with_another_size_is_written_over(faults: Faults, 
     assert storage.read(f'{out}/f') == b'123'
 
 
-# Publishing
+# Finding and reading in pieces
 
 
-def test_publishing_replaces_the_file_and_leaves_nothing_beside(root: str) -> None:
-    path, staging = f'{root}/index.json', f'{root}/.staged [1]'
-    for data in (b'one', b'one', b'another'):  # twice on purpose
-        storage.publish(path, data, staging)
-        assert storage.list_folder(root) == {'index.json': len(data)}
-        assert storage.read(path) == data
+def test_folders_are_found_by_a_file_of_exactly_that_name(root: str) -> None:
+    names = ['index.json', 'a/index.json', 'a[b]/c d/index.json', '.x/index.json']
+    others = ['my-index.json', 'b/my-index.json', 'b/index.json.bak', 'metadata.json']
+    for name in [*names, *others]:
+        put(f'{root}/out *[/{name}', [b'x'])
+    put(f'{root}/out 2/index.json', [b'x'])
+    assert sorted(storage.find(f'{root}/out *[', 'index.json')) == ['', '.x', 'a', 'a[b]/c d']
+    assert storage.find(f'{root}/none', 'index.json') == []
 
 
-def test_a_file_is_published_by_one_move_and_not_written_in_place(faults: Faults, out: str) -> None:
-    storage.publish(f'{out}/index.json', b'data', f'{out}/.staged')
-    assert faults.calls('create') == ['out/.staged']
-    assert faults.calls('rename') == ['out/index.json']
-
-
-@pytest.mark.parametrize('error', ['503', '503.beam', 'reset.chain'])
-def test_a_move_whose_reply_is_lost_counts_as_done(faults: Faults, out: str, error: str) -> None:
-    faults.add(Fault('rename', error=error, after=True))
-    storage.publish(f'{out}/index.json', b'data', f'{out}/.staged')
-    assert faults.files('out') == ['index.json']
-    assert storage.read(f'{out}/index.json') == b'data'
-    assert len(faults.calls()) < 20  # the check of the target is not taken for a busy store
-
-
-def test_a_move_that_fails_for_good_leaves_the_old_file(faults: Faults, out: str) -> None:
-    storage.publish(f'{out}/index.json', b'old!', f'{out}/.staged')
-    faults.add(Fault('rename', error='permission', times=None))
-    with pytest.raises(StorageError, match=r'could not move .*\.staged to .*index\.json'):
-        storage.publish(f'{out}/index.json', b'new!', f'{out}/.staged')
-    assert storage.read(f'{out}/index.json') == b'old!'
-
-
-def test_a_move_whose_source_vanished_is_no_success_when_the_target_is_another(
-    faults: Faults, out: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize('size', [0, 1, 9, 10, 11, 25, 30])
+def test_the_pieces_of_a_file_are_all_of_it_each_time(
+    root: str, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    storage.publish(f'{out}/index.json', b'old!', f'{out}/.staged')
-    monkeypatch.setattr(storage, 'write', lambda *arguments: True)  # somebody took the source
-    with pytest.raises(StorageError, match='could not move'):
-        storage.publish(f'{out}/index.json', b'new!', f'{out}/.staged')
-    assert storage.read(f'{out}/index.json') == b'old!'
+    monkeypatch.setattr(storage, '_PIECE', 10)
+    data = bytes(range(size))
+    put(f'{root}/f', [data])
+    pieces = storage.Pieces(f'{root}/f')
+    for _ in range(2):
+        found = list(pieces)
+        assert b''.join(found) == data
+        assert all(0 < len(piece) <= 10 for piece in found)
 
 
 # Faults
@@ -248,7 +232,7 @@ _CALLS: dict[str, Callable[[str], object]] = {
     'read': lambda out: get(f'{out}/old', 1, 2),
     'list': storage.list_folder,
     'delete': lambda out: storage.delete([f'{out}/old']),
-    'rename': lambda out: storage.publish(f'{out}/new', b'data', f'{out}/staged'),
+    'rename': lambda out: publish(f'{out}/new', [b'data'], 4),
 }
 
 
@@ -302,9 +286,9 @@ def test_waits_grow_are_jittered_and_end(
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr('time.sleep', lambda seconds: waits.append(seconds) if seconds else None)
-    monkeypatch.setattr(storage, '_FIRST_WAIT', 0.5)
-    monkeypatch.setattr(storage, '_LONGEST_WAIT', 20.0)
-    monkeypatch.setattr(storage, '_GIVE_UP_AFTER', 180.0)
+    monkeypatch.setattr(retries, '_FIRST_WAIT', 0.5)
+    monkeypatch.setattr(retries, '_LONGEST_WAIT', 20.0)
+    monkeypatch.setattr(retries, '_GIVE_UP_AFTER', 180.0)
     faults.add(Fault('create', error='503', times=8))
     put(f'{out}/f', [b'data'])
     assert len(waits) == 8
@@ -312,7 +296,7 @@ def test_waits_grow_are_jittered_and_end(
     assert max(waits) <= 40
     assert len({round(wait, 6) for wait in waits}) == 8
 
-    monkeypatch.setattr(storage, '_GIVE_UP_AFTER', 0.0)
+    monkeypatch.setattr(retries, '_GIVE_UP_AFTER', 0.0)
     faults.add(Fault('create', 'never', error='503', times=None))
     with pytest.raises(StorageError, match=r'could not write .*never'):
         put(f'{out}/never', [b'data'])
