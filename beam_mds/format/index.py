@@ -6,16 +6,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from beam_mds.errors import FormatError, MDSError
+from beam_mds.format.jsonstream import JsonStream
 from beam_mds.format.shard import ShardConfig
 
 INDEX_NAME = 'index.json'
 
+# What stands in an index.json before, between and after its entries.
+HEAD, BETWEEN, TAIL = b'{"shards": [', b', ', b'], "version": 2}'
+
 Entry: TypeAlias = dict[str, Any]
+
+_DUMP = json.JSONEncoder(sort_keys=True).encode
+
+# The fields of an entry that `ShardConfig` holds.
+_CONFIG = (
+    'column_encodings',
+    'column_names',
+    'column_sizes',
+    'compression',
+    'format',
+    'hashes',
+    'size_limit',
+    'version',
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +90,12 @@ def entry_of(shard: ShardInfo) -> Entry:
 
 def dump_entries(entries: Sequence[Entry]) -> bytes:
     """The bytes of an index.json with these entries."""
-    return json.dumps({'shards': entries, 'version': 2}, sort_keys=True).encode()
+    return HEAD + BETWEEN.join(map(dump_entry, entries)) + TAIL
+
+
+def dump_entry(entry: Entry) -> bytes:
+    """The bytes of an entry in an index.json."""
+    return _DUMP(entry).encode()
 
 
 def parse_index(data: bytes) -> list[ShardInfo]:
@@ -90,14 +113,40 @@ def parse_entries(data: bytes) -> list[tuple[Entry, ShardInfo]]:
     Raises:
         FormatError: See `parse_index`.
     """
+    return list(iter_entries([data]))
+
+
+def iter_entries(pieces: Iterable[bytes]) -> Iterator[tuple[Entry, ShardInfo]]:
+    """The shards that an index.json lists, one after another while it is read.
+
+    Args:
+        pieces: The file, cut anywhere; only about one piece and one shard are held.
+
+    Raises:
+        FormatError: See `parse_index`; it can come after some shards.
+    """
     try:
-        index = json.loads(data)
-        if index['version'] != 2:
-            raise FormatError(f'version {index["version"]!r}, expected 2')
-        return [(entry, _parse_shard(entry)) for entry in index['shards']]
-    except (KeyError, TypeError, ValueError) as error:
-        kind = '' if isinstance(error, MDSError) else f'{type(error).__name__}: '
-        raise FormatError(f'no MDS index: {kind}{error}') from error
+        yield from _iter_entries(JsonStream(pieces))
+    except FormatError as error:
+        raise FormatError(f'no MDS index: {error}') from error
+
+
+def _iter_entries(index: JsonStream) -> Iterator[tuple[Entry, ShardInfo]]:
+    fields: dict[str, Any] = {}
+    for name in index.members():
+        if name in fields:
+            raise FormatError(f'{name!r} is there twice')
+        if name == 'shards':
+            fields[name] = ...
+            yield from _parse_shards(index.items())
+        else:
+            fields[name] = index.value()
+    index.end()
+    for name in ('shards', 'version'):
+        if name not in fields:
+            raise FormatError(f'it has no {name!r}')
+    if fields['version'] != 2:
+        raise FormatError(f'version {fields["version"]!r}, expected 2')
 
 
 def stored_path(entry: Entry) -> str:
@@ -129,14 +178,26 @@ def moved_entry(entry: Entry, folder: str, *, back: bool = False) -> Entry:
     return moved
 
 
-def _parse_shard(entry: dict[str, Any]) -> ShardInfo:
-    zipped = entry['zip_data']
-    return ShardInfo(
-        ShardConfig.from_dict(entry),
-        _parse_count(entry['samples']),
-        _parse_file(entry['raw_data']),
-        _parse_file(zipped) if zipped else None,
-    )
+def _parse_shards(entries: Iterable[Any]) -> Iterator[tuple[Entry, ShardInfo]]:
+    last: Entry = {}
+    config: ShardConfig | None = None
+    for entry in entries:
+        try:
+            # To make one takes longer than all else, and most often it is that of the shard before.
+            if config is None or any(entry[name] != last[name] for name in _CONFIG):
+                config = ShardConfig.from_dict(entry)
+            zipped = entry['zip_data']
+            info = ShardInfo(
+                config,
+                _parse_count(entry['samples']),
+                _parse_file(entry['raw_data']),
+                _parse_file(zipped) if zipped else None,
+            )
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            kind = '' if isinstance(error, MDSError) else f'{type(error).__name__}: '
+            raise FormatError(f'{kind}{error}') from error
+        last = entry
+        yield entry, info
 
 
 def _parse_file(entry: dict[str, Any]) -> FileInfo:

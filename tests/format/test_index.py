@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from beam_mds.errors import FormatError
 from beam_mds.format import Columns, FileInfo, ShardConfig, ShardInfo, dump_index, parse_index
+from beam_mds.format.index import iter_entries, parse_entries
 
 COLUMNS = Columns({'text': 'str', 'label': 'uint8'})
 ZIPPED = ShardInfo(
@@ -41,6 +43,54 @@ def test_the_stored_file_is_the_compressed_one_if_there_is_one() -> None:
     assert PLAIN.stored is PLAIN.raw_data
 
 
+@pytest.mark.parametrize('size', [1, 2, 7, 100, 10_000])
+@pytest.mark.parametrize('indent', [None, 1])
+def test_an_index_that_comes_in_pieces_is_the_same(size: int, indent: int | None) -> None:
+    index = {
+        'more': {'ä': [1.5, '中']},
+        **json.loads(dump_index([ZIPPED, PLAIN, ZIPPED])),
+        'number': 12345,
+    }
+    data = b'\xef\xbb\xbf' + json.dumps(index, indent=indent, ensure_ascii=False).encode()
+
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+
+    assert list(iter_entries(pieces)) == parse_entries(data)
+    assert [info for _, info in parse_entries(data)] == [ZIPPED, PLAIN, ZIPPED]
+    assert [entry for entry, _ in parse_entries(data)] == index['shards']
+
+
+def test_shards_are_given_before_the_rest_of_the_index_is_read() -> None:
+    def pieces() -> Iterator[bytes]:
+        yield dump_index([ZIPPED, PLAIN])[:-60]
+        pytest.fail('read on')
+
+    assert next(iter_entries(pieces()))[1] == ZIPPED
+
+
+def test_a_config_that_differs_in_any_field_is_a_shard_s_own() -> None:
+    shards = [
+        ShardInfo(config, 1, FileInfo(f'shard.{number}.mds', 99, {}))
+        for number, config in enumerate(
+            [
+                ShardConfig(COLUMNS),
+                ShardConfig(Columns({'text': 'bytes', 'label': 'uint8'})),
+                ShardConfig(Columns({'test': 'bytes', 'label': 'uint8'})),
+                ShardConfig(Columns({'test': 'bytes', 'label': 'uint16'})),
+                ShardConfig(COLUMNS, 'gz'),
+                ShardConfig(COLUMNS, 'gz', ('md5',)),
+                ShardConfig(COLUMNS, 'gz', ('md5',), None),
+            ]
+        )
+    ]
+    assert parse_index(dump_index(shards)) == shards
+    wrong = json.loads(dump_index([PLAIN, PLAIN]))
+    for name, value in (('format', 'csv'), ('version', 3), ('column_sizes', [1, 2])):
+        wrong['shards'][1] = {**wrong['shards'][0], name: value}
+        with pytest.raises(FormatError, match=r'expected|column sizes'):
+            parse_index(json.dumps(wrong).encode())
+
+
 def changed(**fields: Any) -> bytes:
     index = json.loads(GOLDEN)
     index['shards'][0].update(fields)
@@ -54,13 +104,25 @@ def renamed(name: Any) -> bytes:
 @pytest.mark.parametrize(
     ('data', 'message'),
     [
-        (b'', 'no MDS index: JSONDecodeError'),
+        (b'', "no MDS index: expected '{', found '', at character 0"),
+        (b'{"version": 2, "shards": [}', 'no MDS index: expected a value: Expecting value, at'),
+        (b'{"version": 2, "shards": [', 'no MDS index: expected a value'),
+        (b'{"version": 2, "shards": []', "no MDS index: expected '}', found '', at character 27"),
+        (b'{"version": 2, "shards": []} {', "no MDS index: expected the end, found '{', at"),
+        (b'{"version": 2, "shards": [] "x": 1}', "no MDS index: expected '}', found '\"'"),
+        (b'{"version": 2, "shards": [], "shards": []}', "no MDS index: 'shards' is there twice"),
+        (b'{"version": 2, 5: []}', 'no MDS index: expected a name, found 5, at'),
+        (b'{"version": 2, "shards"', "no MDS index: expected ':', found ''"),
+        (b'{"shards": ' + b'[' * 100_000, 'no MDS index: expected less depth'),
+        (b'{"version": 2, "shards": [1' + b'0' * 5000, 'no MDS index: expected '),
+        (GOLDEN.encode()[:-10], 'no MDS index: expected '),
         (b'\xff', 'no MDS index: UnicodeDecodeError'),
-        (b'[]', 'no MDS index: TypeError'),
-        (b'{"shards": []}', "no MDS index: KeyError: 'version'"),
+        (b'[]', "no MDS index: expected '{', found '[', at character 0"),
+        (b'{"shards": []}', "no MDS index: it has no 'version'"),
+        (b'{"version": 2}', "no MDS index: it has no 'shards'"),
         (b'{"version": 1, "shards": []}', 'no MDS index: version 1, expected 2'),
         (b'{"version": 2, "shards": [5]}', 'no MDS index: TypeError'),
-        (b'{"version": 2, "shards": {"a": 5}}', 'no MDS index: TypeError'),
+        (b'{"version": 2, "shards": {"a": 5}}', "no MDS index: expected '[', found '{'"),
         (changed(format='csv'), "no MDS index: format 'csv' version 2, expected mds version 2"),
         (changed(version=1), "no MDS index: format 'mds' version 1, expected mds version 2"),
         (changed(column_names=['label']), 'no MDS index: ValueError'),
