@@ -18,6 +18,7 @@ from beam_mds.errors import (
     FormatError,
     LostSamplesError,
     MDSError,
+    MergeError,
     MissingExtraError,
     OptionError,
     StorageError,
@@ -26,6 +27,7 @@ from beam_mds.errors import (
 )
 
 if TYPE_CHECKING:
+    from beam_mds.merge import MergedIndex, MergeMDSIndex, merge_indexes
     from beam_mds.prepare import DeadLetter
     from beam_mds.read import ReadAllFromMDS, ReadFromMDS, ReadResult
     from beam_mds.readsteps import UnreadSamples
@@ -45,6 +47,9 @@ __all__ = [
     'FormatError',
     'LostSamplesError',
     'MDSError',
+    'MergeError',
+    'MergeMDSIndex',
+    'MergedIndex',
     'MissingExtraError',
     'OptionError',
     'ReadAllFromMDS',
@@ -60,11 +65,14 @@ __all__ = [
     'WrittenShard',
     '__version__',
     'hash_split',
+    'merge_indexes',
     'read_samples',
 ]
 
 _MODULES = {
     'DeadLetter': 'beam_mds.prepare',
+    'MergeMDSIndex': 'beam_mds.merge',
+    'MergedIndex': 'beam_mds.merge',
     'ReadAllFromMDS': 'beam_mds.read',
     'ReadFromMDS': 'beam_mds.read',
     'ReadResult': 'beam_mds.read',
@@ -74,6 +82,7 @@ _MODULES = {
     'WriteToMDS': 'beam_mds.write',
     'WrittenShard': 'beam_mds.steps',
     'hash_split': 'beam_mds.splits',
+    'merge_indexes': 'beam_mds.merge',
     'read_samples': 'beam_mds.shardreader',
 }
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Generic, ParamSpec, TypeVar
 
 _P = ParamSpec('_P')
+_S = TypeVar('_S')
 _T = TypeVar('_T')
 
 # Threads of a process for whole shards and blocks, and such jobs that one bundle may have under
@@ -31,6 +32,24 @@ RANGE_SLOTS = threading.BoundedSemaphore(_THREADS + 1)
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix='beam-mds')
+
+
+def run_ahead(call: Callable[[_S], _T], items: Iterable[_S], threads: int) -> Iterator[_T]:
+    """The results of a call for each item, in order; the calls run ahead in threads of their own.
+
+    Args:
+        call: The call.
+        items: Its arguments.
+        threads: How many; at most twice as many results are held.
+
+    Raises:
+        Exception: What the first call that failed raised.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix='beam-mds') as executor:
+        jobs: Jobs[_T] = Jobs(executor, 2 * threads)
+        for item in items:
+            yield from jobs.submit(call, item)
+        yield from jobs.finish()
 
 
 class Jobs(Generic[_T]):

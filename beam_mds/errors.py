@@ -114,12 +114,16 @@ class TargetError(MDSError):
     """The output folder is not in the state that the job needs."""
 
 
+class MergeError(MDSError):
+    """Datasets that cannot be merged: one is missing, listed twice, or has other columns."""
+
+
 class StorageError(MDSError, OSError):
     """A file could not be written, read back or published, after every retry."""
 
 
 class EmptyInputError(MDSError):
-    """There was no sample to write, and `allow_empty` was not set."""
+    """There was no sample to write, and `allow_empty` was not set; or no shard to merge."""
 
 
 class LostSamplesError(MDSError, RuntimeError):

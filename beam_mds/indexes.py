@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from beam_mds import storage
 from beam_mds.errors import FormatError, OptionError, StorageError
 from beam_mds.format import INDEX_NAME, ShardInfo, parse_index
+from beam_mds.format.index import Entry, iter_entries
 from beam_mds.splits import check_split
 
 Path: TypeAlias = str | os.PathLike[str]
@@ -32,21 +33,29 @@ def natural_key(path: str) -> list[tuple[int, str]]:
     ]
 
 
-def given_paths(path: Path | Sequence[Path], split: str | None = None) -> list[str]:
+def given_paths(
+    path: Path | Sequence[Path], split: str | None = None, option: str = 'path'
+) -> list[str]:
     """Absolute paths of what a caller names: one path, or a list of them.
 
     Args:
         path: Dataset folders, their index.json files, or globs of either.
         split: A sub-folder of each.
+        option: What the caller calls it.
 
     Raises:
         OptionError: None, one that is no path, or a split that is no sub-folder.
     """
     given: Any = [path] if isinstance(path, (str, os.PathLike)) else path
     if not isinstance(given, Sequence) or not given:
-        raise OptionError(f'path must be a path or a list of at least one, got {path!r:.80}')
-    folders = [_folder_of(storage.absolute(item, 'path')) for item in given]
+        raise OptionError(f'{option} must be a path or a list of at least one, got {path!r:.80}')
+    folders = [_folder_of(storage.absolute(item, option)) for item in given]
     return folders if split is None else [storage.join(f, check_split(split)) for f in folders]
+
+
+def is_glob(path: str) -> bool:
+    """Whether a path has characters of a pattern; a name can have them too."""
+    return bool(_GLOB.search(path))
 
 
 def dataset_folders(paths: Sequence[str]) -> list[str]:
@@ -61,7 +70,7 @@ def dataset_folders(paths: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for path in map(_folder_of, paths):
         index = storage.join(path, INDEX_NAME)
-        if not _GLOB.search(path) or storage.size_of(index) is not None:
+        if not is_glob(path) or storage.size_of(index) is not None:
             found[path] = None
             continue
         folders = sorted(map(_folder_of, storage.match(index)), key=natural_key)
@@ -86,6 +95,25 @@ def read_index(path: Path) -> list[ShardInfo]:
         return parse_index(storage.read(name))
     except FormatError as error:
         raise FormatError(f'{name}: {error}') from error
+
+
+def entries_of(
+    path: str, pieces: Iterable[bytes] | None = None
+) -> Iterator[tuple[Entry, ShardInfo]]:
+    """The shards that an index.json lists, one after another while it is read.
+
+    Args:
+        path: Of the index.json.
+        pieces: Its content, if it has been read already.
+
+    Raises:
+        StorageError: It cannot be read.
+        FormatError: It is no MDS index; the file is named.
+    """
+    try:
+        yield from iter_entries(storage.Pieces(path) if pieces is None else pieces)
+    except FormatError as error:
+        raise FormatError(f'{path}: {error}') from error
 
 
 def _folder_of(path: str) -> str:

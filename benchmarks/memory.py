@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     cells.append('FAILED')
                     failed = True
                 process.say(f'{runner}, {order}, {size:g} GB: {cells[-1]}')
-    facts = [f'Ours: {process.python_of(sys.executable)}']
+    facts = [f'Ours: {process.python_of(sys.executable)}', report.MEMORY_NOTE]
     print(report.heading(facts), table(sizes, rows), sep='\n\n')
     return int(failed)
 

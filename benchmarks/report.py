@@ -145,6 +145,12 @@ def disturbance(all_series: Sequence[Series]) -> str:
     )
 
 
+MEMORY_NOTE = (
+    f'Memory: {process.MEMORY_MEASURE} of the whole process tree, every '
+    f'{process.SAMPLE_SECONDS * 1000:.0f} ms, in runs whose time does not count.'
+)
+
+
 def heading(facts: Sequence[str]) -> str:
     """When and where, as a list that stands above a table."""
     memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30
@@ -152,8 +158,4 @@ def heading(facts: Sequence[str]) -> str:
         f'{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}, {os.cpu_count()} cores, '
         f'{memory:.0f} GiB, {platform.system()} {platform.machine()}'
     )
-    memory_note = (
-        f'Memory: {process.MEMORY_MEASURE} of the whole process tree, every '
-        f'{process.SAMPLE_SECONDS * 1000:.0f} ms, in runs whose time does not count.'
-    )
-    return '\n'.join(f'- {line}' for line in (machine, *facts, memory_note))
+    return '\n'.join(f'- {line}' for line in (machine, *facts))

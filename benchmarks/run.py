@@ -245,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     process.end_children_when_terminated()
     args, settings = _parse(arguments)
     names = args.cases.split(',')
-    heading = report.heading(_facts(settings))
+    heading = report.heading([*_facts(settings), report.MEMORY_NOTE])
     series = [
         one
         for name in cases.CASES

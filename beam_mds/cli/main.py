@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from beam_mds import __version__
-from beam_mds.cli import completion, reshard
+from beam_mds.cli import completion, merge, reshard
 from beam_mds.cli.console import DONE, FAILED, USAGE
 from beam_mds.errors import MDSError, OptionError
 
 # Each has `add(commands)`, which adds its parser and sets `run`, a function of the arguments that
 # returns the exit code.
-_COMMANDS: tuple[ModuleType, ...] = (reshard, completion)
+_COMMANDS: tuple[ModuleType, ...] = (merge, reshard, completion)
 
 _DESCRIPTION = 'Looks at, checks, merges and rewrites MosaicML Streaming (MDS) datasets.'
 

@@ -202,12 +202,13 @@ def _parse_shards(entries: Iterable[Any]) -> Iterator[tuple[Entry, ShardInfo]]:
 
 def _parse_file(entry: dict[str, Any]) -> FileInfo:
     name = entry['basename']
-    if not isinstance(name, str) or not _is_plain_path(name):
+    if not isinstance(name, str) or not is_plain_path(name):
         raise FormatError(f'basename {repr(name)[:80]} is no plain path below the dataset')
     return FileInfo(name, _parse_count(entry['bytes']), dict(entry['hashes']))
 
 
-def _is_plain_path(name: str) -> bool:
+def is_plain_path(name: str) -> bool:
+    """Whether a name is a relative posix path that stays below its folder."""
     parts = name.split('/')
     return '\\' not in name and not {'', '.', '..'} & set(parts)
 
