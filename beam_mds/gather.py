@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -10,8 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 from beam_mds import storage
 from beam_mds.background import run_ahead
 from beam_mds.errors import DamagedError, EmptyInputError, MergeError, TargetError
-from beam_mds.format import INDEX_NAME, Columns, ShardInfo
-from beam_mds.format.index import Entry, moved_entry, stored_path
+from beam_mds.format import INDEX_NAME, Columns
+from beam_mds.format.index import Entry, folder_of, moved_entry, stored_path
 from beam_mds.indexes import entries_of
 from beam_mds.parts import MergeOptions, Part, check_expected, find_parts, parents, shown
 from beam_mds.publishing import holds
@@ -28,8 +29,8 @@ _HELD = 64
 # Tables with more columns than this are not shown whole in an error.
 _FEW_COLUMNS = 8
 
-# Items, what they are, how many there are -> the items.
-Progress: TypeAlias = Callable[[Iterable[Any], str, int], Iterable[Any]]
+# Items, what they are, how many there are if that is known -> the items.
+Progress: TypeAlias = Callable[[Iterable[Any], str, int | None], Iterable[Any]]
 
 
 class Copy(NamedTuple):
@@ -50,7 +51,8 @@ class Gathered:
     """What a merge writes. To be closed, as it has a temporary file.
 
     Attributes:
-        parts: Datasets that are merged, without those that list only what others list.
+        parts: Datasets that are merged: those with no other below them, and folders of which an
+            index above tells alone.
         unchanged: Whether the index in `out` is the merged one already.
     """
 
@@ -70,6 +72,8 @@ class Gathered:
         self._options = options
         self._columns: tuple[Columns, str] | None = None
         self._spool = EntrySpool()
+        # Folders of the merged index in which a part has shards; in order.
+        self._folders: dict[Part, dict[str, None]] = {}
         self._listed = functools.lru_cache(_HELD)(self._paths_of)
         try:
             self._read(paths, progress)
@@ -84,12 +88,12 @@ class Gathered:
     @property
     def index(self) -> SpooledIndex:
         """The merged index."""
-        return self._spool.index(list(self._found))
+        return self._spool.index()
 
     @property
     def shards(self) -> int:
         """How many it lists."""
-        return sum(map(self._spool.shards, self._found))
+        return self._spool.shards
 
     @property
     def samples(self) -> int:
@@ -99,19 +103,17 @@ class Gathered:
     @property
     def copies(self) -> Iterator[Copy]:
         """The files that it lists and that do not lie below `out`."""
-        for part in self._outside:
-            for entry in self._spool.entries(part.place):
+        out = self._options.out
+        for part, folders in self._folders.items():
+            if part.folder == out or part.folder.startswith(f'{out}/'):
+                continue
+            for entry in itertools.chain.from_iterable(map(self._spool.entries, folders)):
                 path = stored_path(entry)
                 yield Copy(
                     storage.join(part.folder, path[len(part.place) + 1 :]),
-                    storage.join(self._options.out, path),
+                    storage.join(out, path),
                     (entry['zip_data'] or entry['raw_data'])['bytes'],
                 )
-
-    @property
-    def copied(self) -> int:
-        """How many files `copies` gives."""
-        return sum(self._spool.shards(part.place) for part in self._outside)
 
     def check_old(self) -> None:
         """Makes sure that the index in `out` is still the one that was there.
@@ -124,11 +126,6 @@ class Gathered:
                 f'{self._options.index} appeared or changed during the merge: another job wrote to '
                 'the same folder; its index was left as it is'
             )
-
-    @property
-    def _outside(self) -> list[Part]:
-        out = self._options.out
-        return [p for p in self.parts if p.folder != out and not p.folder.startswith(f'{out}/')]
 
     def _read(self, paths: Sequence[str] | None, progress: Progress) -> None:
         options = self._options
@@ -145,10 +142,11 @@ class Gathered:
             elif '' not in self._found and not options.overwrite and self._old_size is not None:
                 self._check_nothing_is_lost()
             self.unchanged = self._is_there()
-        self.parts = [
-            part
-            for place, part in self._found.items()
-            if place not in above or self._spool.shards(place)
+        self.parts = [part for place, part in self._found.items() if place not in above]
+        self.parts += [
+            Part(f'{part.folder}/{folder[len(part.place) :].lstrip("/")}'.rstrip('/'), folder)
+            for part in map(self._found.__getitem__, above)
+            for folder in self._folders.get(part, ())
         ]
         check_expected(options, list(self._found.values()), self.parts)
         if not self.parts:
@@ -173,7 +171,7 @@ class Gathered:
             if data is None:
                 missing.append(part.folder)
             else:
-                self._add(part, entries_of(part.index, [data]), files)
+                self._add(part, part.place, self._checked(part, [data], files))
         if missing:
             raise MergeError(
                 f'no {INDEX_NAME} in {shown(missing)}, so none was written in {self._options.out}: '
@@ -200,8 +198,10 @@ class Gathered:
                 kept.add(name)
         self._warn(part, gone)
         if kept:
-            shards = (pair for pair in entries_of(part.index) if pair[1].stored.basename in kept)
-            self._add(part, shards, sizes)
+            # Where they would be if their folder were a part, as it may be next time.
+            entries = self._checked(part, storage.Pieces(part.index), sizes, kept)
+            for folder, group in itertools.groupby(entries, folder_of):
+                self._add(part, folder, group)
 
     def _check_nothing_is_lost(self) -> None:
         """Raises if the index in `out`, which is no part, lists a shard that no part lists."""
@@ -240,25 +240,32 @@ class Gathered:
             )  # fmt: skip
 
     def _paths_of(self, place: str) -> frozenset[str]:
-        return frozenset(map(stored_path, self._spool.entries(place)))
+        folders = self._folders.get(self._found[place], ())
+        entries = itertools.chain.from_iterable(map(self._spool.entries, folders))
+        return frozenset(map(stored_path, entries))
 
-    def _add(
-        self, part: Part, shards: Iterable[tuple[Entry, ShardInfo]], sizes: Mapping[str, int]
-    ) -> None:
-        self._spool.add(part.place, self._checked(part, shards, sizes))
+    def _add(self, part: Part, folder: str, entries: Iterable[Entry]) -> None:
+        self._spool.add(folder, entries)
+        self._folders.setdefault(part, {})[folder] = None
 
     def _checked(
-        self, part: Part, shards: Iterable[tuple[Entry, ShardInfo]], sizes: Mapping[str, int]
+        self,
+        part: Part,
+        pieces: Iterable[bytes],
+        sizes: Mapping[str, int],
+        kept: Collection[str] | None = None,
     ) -> Iterator[Entry]:
-        """The entries of a part as the merged index has them."""
+        """The entries of a part as the merged index has them; only those that are kept."""
         seen: set[str] = set()
         wrong: list[tuple[str, int]] = []
         config = None
-        for entry, info in shards:
+        for entry, info in entries_of(part.index, pieces):
+            name = info.stored.basename
+            if kept is not None and name not in kept:
+                continue
             if info.config is not config:
                 config = info.config
                 self._check_columns(part, config.columns)
-            name = info.stored.basename
             if name in seen:
                 raise MergeError(f'{part.index} lists {name} twice, so no index was written')
             seen.add(name)

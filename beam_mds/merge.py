@@ -25,8 +25,8 @@ class MergedIndex(NamedTuple):
 
     Attributes:
         path: The merged index.json.
-        parts: Datasets whose shards it lists, and those that have none; not those that list only
-            what datasets below them list.
+        parts: Datasets that were merged. An index above others counts for the folders of the
+            shards that only it lists.
         shards: How many it lists.
         samples: How many they hold.
         changed: Whether it was written; False when it was there already.
@@ -39,7 +39,7 @@ class MergedIndex(NamedTuple):
     changed: bool
 
 
-def _show_nothing(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:  # noqa: ARG001
+def _show_nothing(items: Iterable[Any], what: str, total: int | None) -> Iterable[Any]:  # noqa: ARG001
     return items
 
 
@@ -194,8 +194,7 @@ def _merge(
     options: MergeOptions, paths: Sequence[str] | None, progress: Progress = _show_nothing
 ) -> MergedIndex:
     with contextlib.closing(Gathered(options, paths, progress)) as gathered:
-        done = run_ahead(_copy, gathered.copies, THREADS)
-        for _ in progress(done, 'copies', gathered.copied) if gathered.copied else done:
+        for _ in progress(run_ahead(_copy, gathered.copies, THREADS), 'copies', None):
             pass
         if not gathered.unchanged:
             index = gathered.index

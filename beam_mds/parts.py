@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -145,7 +145,7 @@ def check_expected(options: MergeOptions, found: Sequence[Part], counted: Sequen
     Args:
         options: Of the merge.
         found: All of them.
-        counted: Without those that list only what others list.
+        counted: Those that count: with no other below them, or of which one above tells alone.
 
     Raises:
         MergeError: One is missing, or there is one more; it is named as well as can be.
@@ -158,7 +158,7 @@ def check_expected(options: MergeOptions, found: Sequence[Part], counted: Sequen
             raise MergeError(
                 f'expected {expect} parts, found {len(counted)} '
                 f'({shown(part.place for part in counted) if counted else "none"}), so no index '
-                f'was written: {_difference(options, expect, found, counted)}'
+                f'was written: {_difference(options, expect, counted)}'
             )
         return
     folders = {part.folder for part in found}
@@ -261,16 +261,14 @@ def _name(folder: str, shared: int) -> str:
     return '/'.join(filter(None, pieces[shared:]))
 
 
-def _difference(
-    options: MergeOptions, expect: int, found: Sequence[Part], counted: Sequence[Part]
-) -> str:
+def _difference(options: MergeOptions, expect: int, counted: Sequence[Part]) -> str:
     """What is known about parts that are missing, or too many."""
     short = expect - len(counted)
     if short < 0:
         return 'expect them all, or give the parts to be merged'
     gaps, ends = _gaps([part.place for part in counted], short)
     known = []
-    if unfinished := _unfinished(options.out, {part.place for part in found}):
+    if unfinished := _unfinished(options.out):
         known.append(
             f'there are shards but no {INDEX_NAME} in {shown(unfinished)}, so what writes them '
             'failed or is not done'
@@ -282,17 +280,14 @@ def _difference(
     return '; '.join(known) or 'expect a list of folders to have those that are missing named'
 
 
-def _unfinished(out: str, places: Collection[str]) -> set[str]:
-    """Folders with shards that are no part and in none."""
-    folders = {
-        folder
-        for folder, _, name in (path.rpartition('/') for path in storage.list_folder(out))
-        if '.mds' in name
-    }
+def _unfinished(out: str) -> set[str]:
+    """Folders with shards that have no index, and are in none that has one."""
+    names = [path.rpartition('/') for path in storage.list_folder(out)]
+    complete = {folder for folder, _, name in names if name == INDEX_NAME}
     return {
         folder
-        for folder in folders
-        if folder not in places and not any(above in places for above in parents(folder) if above)
+        for folder in {folder for folder, _, name in names if '.mds' in name} - complete
+        if not any(above in complete for above in parents(folder) if above)
     }
 
 

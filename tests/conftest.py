@@ -78,6 +78,15 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, '_GIVE_UP_AFTER', 1.0)
 
 
+@pytest.fixture(params=['local', 'gs'])
+def root(request: pytest.FixtureRequest, short_waits: None) -> str:
+    """Give a fresh folder on each kind of store."""
+    if request.param == 'local':
+        return str(request.getfixturevalue('tmp_path'))
+    folder: str = request.getfixturevalue('gcs_bucket')
+    return folder
+
+
 @pytest.fixture
 def faults(tmp_path: Path, short_waits: None, monkeypatch: pytest.MonkeyPatch) -> faulty.Faults:
     """Give a store that fails on demand; tests/faulty.py tells how."""

@@ -31,15 +31,6 @@ _quick = settings(
 )
 
 
-@pytest.fixture(params=['local', 'gs'])
-def root(request: pytest.FixtureRequest, short_waits: None) -> str:
-    """A fresh folder on each kind of store."""
-    if request.param == 'local':
-        return str(request.getfixturevalue('tmp_path'))
-    folder: str = request.getfixturevalue('gcs_bucket')
-    return folder
-
-
 @pytest.fixture
 def out(faults: Faults) -> str:
     return faults.folder + '/out'
