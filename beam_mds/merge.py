@@ -194,7 +194,7 @@ def _merge(
     options: MergeOptions, paths: Sequence[str] | None, progress: Progress = _show_nothing
 ) -> MergedIndex:
     with contextlib.closing(Gathered(options, paths, progress)) as gathered:
-        for _ in progress(run_ahead(_copy, gathered.copies, THREADS), 'copies', None):
+        for _ in progress(run_ahead(_copy, gathered.copies, THREADS), 'shards copied', None):
             pass
         if not gathered.unchanged:
             index = gathered.index
