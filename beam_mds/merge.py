@@ -91,7 +91,6 @@ def merge_indexes(
         StorageError: A file could not be read or written.
 
     Example:
-        >>> from beam_mds import merge_indexes
         >>> merge_indexes('gs://bucket/dataset', expect=12)  # doctest: +SKIP
         MergedIndex(path='gs://bucket/dataset/index.json', parts=12, shards=1200, samples=3000000,
             changed=True)
@@ -109,7 +108,7 @@ class MergeMDSIndex(beam.PTransform):
 
     Example:
         >>> import apache_beam as beam
-        >>> from beam_mds import MergeMDSIndex, WriteToMDS
+        >>> from beam_mds import WriteToMDS, read_samples
         >>> out = str(getfixture('tmp_path'))
         >>> with beam.Pipeline(runner='FnApiRunner') as pipeline:
         ...     written = [

@@ -429,6 +429,18 @@ def test_a_missing_shard_of_the_root_s_own_is_an_error_too(tmp_path: Path) -> No
     assert message.startswith(f'{tmp_path}/shard.00001.mds: not there, {tmp_path}/index.json lists')
 
 
+def test_only_the_index_in_out_may_list_shards_of_a_folder_that_is_gone(tmp_path: Path) -> None:
+    for part in ('x/a', 'x/b'):
+        dataset(tmp_path / part, [part])
+    merge_indexes(tmp_path / 'x')
+    storage.delete_folder(str(tmp_path / 'x' / 'b'))
+    message = assert_refused(DamagedError, tmp_path)
+    assert message.startswith(f'{tmp_path}/x/b/shard.00000.mds: not there, {tmp_path}/x/index.json')
+    merge_indexes(tmp_path / 'x')
+    merge_indexes(tmp_path)
+    assert texts(tmp_path) == ['x/a']
+
+
 def test_a_shard_that_one_index_lists_twice_is_an_error(tmp_path: Path) -> None:
     dataset(tmp_path / 'a', ['a'])
     (entry,) = json.loads((tmp_path / 'a/index.json').read_text())['shards']
