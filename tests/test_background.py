@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from beam_mds.background import Jobs
+from beam_mds.background import Jobs, run_ahead
 
 _TIMEOUT_SEC = 10
 
@@ -97,3 +97,23 @@ def test_finish_waits_for_every_job_also_when_one_fails() -> None:
     with pytest.raises(ValueError, match='no'):
         jobs.finish()
     assert finished.is_set()
+
+
+def test_calls_run_ahead_of_their_reader_in_order_and_not_too_far() -> None:
+    both = threading.Barrier(2)
+
+    def call(number: int) -> int:
+        both.wait(_TIMEOUT_SEC)  # two at once
+        return -number
+
+    given = iter(range(41))
+    results = run_ahead(call, given, 2)
+    first = next(results)
+
+    assert next(given) == 5  # four are under way when the first result is given
+    assert [first, *results] == [-number for number in range(41) if number != 5]
+
+
+def test_the_error_of_a_call_that_runs_ahead_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(run_ahead(lambda number: 6 // number, [3, 2, 0, 1], 1))
