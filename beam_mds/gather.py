@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 THREADS = 16
 
 # Parts whose files are held at once, to be compared with those that an index above them lists.
-_HELD = 64
+_HELD = 8
 
 # Tables with more columns than this are not shown whole in an error.
 _FEW_COLUMNS = 8
@@ -222,14 +222,10 @@ class Gathered:
         for _, info in entries_of(part.index):
             name = info.stored.basename
             path = f'{part.place}/{name}' if part.place else name
-            below = []
-            for place in parents(path):
-                if place == part.place:
-                    break
-                if place in self._found:
-                    below.append(place)
-            if not any(path in self._listed(place) for place in below):
-                rest[name] = self._found[below[0]] if below else None
+            below = itertools.takewhile(lambda place: place != part.place, parents(path))
+            owner = next((self._found[place] for place in below if place in self._found), None)
+            if owner is None or path not in self._listed(owner.place):
+                rest[name] = owner
         return rest
 
     def _warn(self, part: Part, gone: Sequence[str]) -> None:

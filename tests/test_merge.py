@@ -492,20 +492,32 @@ def test_without_any_shard_there_is_an_error_and_no_index(tmp_path: Path) -> Non
     )
 
 
-def test_two_buckets_with_the_same_keys_do_not_collide(gcs_bucket: str, tmp_path: Path) -> None:
+def made_bucket(name: str) -> str:
     client = gcs.Client()
-    buckets = [gcs_bucket]
-    for name in ('beam-mds-a', 'beam-mds-b'):
-        if not client.bucket(name).exists():
-            client.create_bucket(name)
-        buckets.append(f'gs://{name}')
-    for bucket in buckets[1:]:
+    if not client.bucket(f'beam-mds-{name}').exists():
+        client.create_bucket(f'beam-mds-{name}')
+    return f'gs://beam-mds-{name}'
+
+
+def test_the_index_may_lie_at_the_root_of_a_bucket(gcs_emulator: str) -> None:
+    bucket = made_bucket('root')
+    for part in ('b', 'a/c'):
+        dataset(f'{bucket}/{part}', [part])
+    for slash in ('', '/'):
+        assert merge_indexes(bucket + slash).path == f'{bucket}/index.json'
+        assert merge_indexes(bucket + slash, [f'{bucket}/*', f'{bucket}/a/c/']).parts == 2
+    assert texts(bucket) == ['a/c', 'b']
+
+
+def test_two_buckets_with_the_same_keys_do_not_collide(gcs_bucket: str) -> None:
+    buckets = [made_bucket('a'), made_bucket('b')]
+    for bucket in buckets:
         dataset(f'{bucket}/x/train', [bucket])
-    parts = [f'{bucket}/x/train' for bucket in buckets[1:]]
+    parts = [f'{bucket}/x/train' for bucket in buckets]
 
     for _ in range(2):
         merge_indexes(f'{gcs_bucket}/all', parts, copy=True)
-        assert texts(f'{gcs_bucket}/all') == buckets[1:]
+        assert texts(f'{gcs_bucket}/all') == buckets
 
     assert listed(f'{gcs_bucket}/all') == [
         'beam-mds-a/x/train/shard.00000.mds',
