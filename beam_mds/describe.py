@@ -169,8 +169,7 @@ def describe(path: Path) -> DatasetSummary:
     found = find(path)
     shards = found.shards
     raw, stored = [s.raw_data.bytes for s in shards], [s.stored.bytes for s in shards]
-    columns = _column_summaries(found)
-    values = sum(_value_bytes(found, info) for info in shards)
+    columns, values = _column_summaries(found)
     limits = [(s.raw_data.bytes, s.config.size_limit) for s in shards]
     return DatasetSummary(
         path=found.path,
@@ -265,24 +264,28 @@ def _value_bytes(found: Found, info: ShardInfo) -> int:
     varying = sizes.count(None)
     rest = info.raw_data.bytes - info.config.empty_size - info.samples * (4 + 4 * varying)
     least = info.samples * fixed
-    if rest < least or (rest != least and not varying):
+    if rest < least:
         raise FormatError(
             f'{found.path}: shard {info.raw_data.basename} cannot have {info.raw_data.bytes} '
-            f'bytes: its {info.samples} samples need {"at least " if varying else ""}'
-            f'{info.raw_data.bytes - rest + least}'
+            f'bytes: its {info.samples} samples need at least {info.raw_data.bytes - rest + least}'
         )
-    return rest
+    return rest if varying else least
 
 
-def _column_summaries(found: Found) -> list[ColumnSummary]:
-    """The columns of all column tables; there is one table, unless something is very wrong."""
+def _column_summaries(found: Found) -> tuple[list[ColumnSummary], int]:
+    """The columns of all column tables, and the bytes of all values.
+
+    There is one table, unless something is very wrong.
+    """
     groups: dict[Columns, list[ShardInfo]] = {}
     for info in found.shards:
         groups.setdefault(info.config.columns, []).append(info)
     merged: dict[tuple[str, str], ColumnSummary] = {}
+    total = 0
     for columns, shards in groups.items():
         samples = sum(info.samples for info in shards)
         values = sum(_value_bytes(found, info) for info in shards)
+        total += values
         fixed = samples * sum(size or 0 for size in columns.sizes)
         shares = _shares(found, columns, shards)
         estimated = columns.sizes.count(None) > 1 and found.whole is None
@@ -298,7 +301,7 @@ def _column_summaries(found: Found) -> list[ColumnSummary]:
                 bytes=known.bytes + part,
                 estimated=known.estimated or (estimated and size is None),
             )
-    return [merged[key] for key in sorted(merged)]
+    return [merged[key] for key in sorted(merged)], total
 
 
 def _shares(found: Found, columns: Columns, shards: Sequence[ShardInfo]) -> list[float]:
@@ -315,7 +318,12 @@ def _shares(found: Found, columns: Columns, shards: Sequence[ShardInfo]) -> list
 def _measured(found: Found, shards: Sequence[ShardInfo]) -> Iterable[Offsets]:
     """Bytes of the values of some samples, int64 of shape (samples, columns) for each shard."""
     if found.whole is not None:
-        bounds = column_bounds(found.whole.samples, found.whole.config.columns.sizes)
+        try:
+            bounds = column_bounds(found.whole.samples, found.whole.config.columns.sizes)
+        except FormatError as error:
+            row = error.row or 0
+            start = int(found.whole.samples.offsets[row])
+            raise DamagedError(found.path, str(error), row, start) from error
         yield np.diff(bounds[:, 1:])
         return
     count = min(_SHARDS, len(shards))

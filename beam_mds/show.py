@@ -119,8 +119,8 @@ def json_value(encoding: str, value: Any, *, full: bool = False) -> Any:
 def _json_text(value: Any) -> str:
     try:
         return json.dumps(value, indent=2, ensure_ascii=False)
-    except RecursionError:  # which takes more levels than reading it did
-        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return 'not shown: more levels than Python has room for'
 
 
 def _cut(text: str, full: bool) -> str:

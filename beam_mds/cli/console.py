@@ -112,8 +112,11 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def print_json(value: Any) -> None:
     """Prints one JSON document."""
-    unicode = sys.stdout.encoding.lower().startswith('utf')
-    text = json.dumps(value, indent=2, ensure_ascii=not unicode)
+    ascii_only = not sys.stdout.encoding.lower().startswith('utf')
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=ascii_only)
+    except RecursionError:  # which takes more room than values of as many levels need without
+        text = json.dumps(value, ensure_ascii=ascii_only)
     # What is left of control characters stands inside of texts, where JSON has its own escapes.
     print(
         ''.join(one if one.isprintable() or one == '\n' else json.dumps(one)[1:-1] for one in text)
