@@ -248,7 +248,7 @@ def _read_row(found: Found, ref: ShardRef, row: int) -> tuple[EncodedBatch, int]
 
 def _value(batch: EncodedBatch, name: str, allow_pickle: bool) -> Any:
     encoding = batch.columns.encodings[batch.columns.names.index(name)].name
-    reason = 'it is pickled, and unpickling it runs code that is in the data'
+    reason = 'it is pickled; allow_pickle decodes it, which runs code that is in the data'
     if encoding != 'pkl' or allow_pickle:
         try:
             return batch.to_rows([name])[0][name]

@@ -139,7 +139,7 @@ def test_pickles_are_read_only_where_it_is_allowed(tmp_path: Path, compression: 
     for path in (tmp_path, tmp_path / info.stored.basename):
         Bomb.exploded = False
         _, found = read_sample(path, 0)
-        reason = 'it is pickled, and unpickling it runs code that is in the data'
+        reason = 'it is pickled; allow_pickle decodes it, which runs code that is in the data'
         assert found == {'a': 1, 'p': Undecoded(data, reason)}
         assert not Bomb.exploded
         assert read_sample(path, 0, allow_pickle=True)[1] == {'a': 1, 'p': 'bang'}

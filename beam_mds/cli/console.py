@@ -50,7 +50,10 @@ class CommandParser(argparse.ArgumentParser):
         for text in unknown:
             if text.startswith('-'):
                 name = text.partition('=')[0]
-                self.error(f'no option {name}{hint(name, self._option_string_actions)}')
+                near = hint(name, self._option_string_actions)
+                if not near and self.get_default('beam'):
+                    near = ' (options for Beam follow --)'
+                self.error(f'no option {name}{near}')
             self.error(f'one argument too many: {text}')
         return parsed, []
 

@@ -133,7 +133,8 @@ def _settings(variants: Iterable[Variant], text: Any) -> str:
     found = list(variants)
     if len(found) == 1:
         return str(text(found[0].value))
-    return '\n'.join(f'{text(one.value)}: {one.shards:,} shards' for one in found)
+    lines = [f'{text(one.value)}: {one.shards:,} shard{"s" * (one.shards > 1)}' for one in found]
+    return '\n'.join(lines)
 
 
 def _print_shards(summary: DatasetSummary) -> None:
