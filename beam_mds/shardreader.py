@@ -18,6 +18,7 @@ from beam_mds.format import (
     decompress,
     hex_digest,
 )
+from beam_mds.format.decode import bounds_of, require_heads
 from beam_mds.format.encodings.base import Offsets
 from beam_mds.format.shard import HEAD_BYTES
 from beam_mds.indexes import Path, read_index
@@ -185,6 +186,31 @@ class ShardReader:
         data = self._bytes(int(offsets[0]), int(offsets[-1]))
         samples = Samples(np.frombuffer(data, np.uint8), offsets - offsets[0])
         return EncodedBatch(self.columns, samples)
+
+    def column_sizes(self, start: int, stop: int) -> Offsets:
+        """Bytes of the values of samples start to stop - 1.
+
+        Of an uncompressed shard only the samples' heads are read.
+
+        Returns:
+            int64 of shape (stop - start, columns).
+
+        Raises:
+            StorageError: The file cannot be read.
+            DamagedError: The sizes in a sample's head do not add up to its bytes.
+        """
+        offsets = self._offsets[start - self._start : stop - self._start + 1]
+        sizes = self.columns.sizes
+        head = 4 * sizes.count(None)
+        try:
+            require_heads(offsets, sizes.count(None))
+            data = b''.join(self._bytes(at, at + head) for at in offsets[:-1].tolist())
+            heads = np.frombuffer(data, '<u4').astype(np.int64).reshape(stop - start, -1)
+            return np.diff(bounds_of(offsets, heads, sizes)[:, 1:])
+        except DamagedError:
+            raise
+        except FormatError as error:
+            raise self.placed(error, start) from error
 
     def placed(self, error: FormatError | WhereError, start: int) -> DamagedError | WhereError:
         """The error about what was read from sample `start` on, with its place in the file."""

@@ -21,7 +21,7 @@ beam-mds completion zsh > ~/.zfunc/_beam-mds
 
 def add(commands: Any) -> None:
     """Adds the sub-command."""
-    parser = add_command(commands, 'completion', _run, _ABOUT, _EXAMPLES)
+    parser = add_command(commands, 'completion', _run, _ABOUT, _EXAMPLES, beam=False)
     parser.add_argument('shell', choices=shtab.SUPPORTED_SHELLS)
 
 

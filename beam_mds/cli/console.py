@@ -3,25 +3,75 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import itertools
 import json
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import shtab
 from tqdm import tqdm
+
+from beam_mds.show import printable
 
 _T = TypeVar('_T')
 
 # Exit codes; see `beam-mds --help`.
 DONE, FINDINGS, USAGE, FAILED = range(4)
 
+# What shells give for a program that Ctrl-C ended.
+INTERRUPTED = 130
+
 # Seconds between two lines of progress where there is no terminal.
 _LINE_EVERY = 10.0
 
 
+class CommandParser(argparse.ArgumentParser):
+    """The parser of a sub-command.
+
+    Options may stand between arguments, also where an argument may be left out (argparse before
+    Python 3.13 does not take `PATH --json N`). What is unknown is an error with a hint.
+    """
+
+    _parsing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parses; unlike its base class it leaves nothing over."""
+        if self._parsing:  # by the call below
+            return super().parse_known_args(args, namespace)
+        self._parsing = True
+        try:
+            parsed, unknown = self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._parsing = False
+        for text in unknown:
+            if text.startswith('-'):
+                name = text.partition('=')[0]
+                near = hint(name, self._option_string_actions)
+                if not near and self.get_default('beam'):
+                    near = ' (options for Beam follow --)'
+                self.error(f'no option {name}{near}')
+            self.error(f'one argument too many: {text}')
+        return parsed, []
+
+
+def hint(name: str, names: Iterable[str]) -> str:
+    """`: did you mean x?`, or nothing."""
+    near = difflib.get_close_matches(name, list(names), 1)
+    return f': did you mean {near[0]}?' if near else ''
+
+
 def add_command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], about: str, examples: str
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    about: str,
+    examples: str,
+    *,
+    beam: bool = True,
 ) -> argparse.ArgumentParser:
     """Adds the parser of a sub-command.
 
@@ -31,6 +81,7 @@ def add_command(
         run: Runs it and returns the exit code.
         about: What it does; the first line stands in the list of commands.
         examples: Command lines, one a line.
+        beam: Whether it takes options for Beam after `--`.
     """
     lines = '\n'.join(f'  {line}' for line in examples.strip().splitlines())
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -39,9 +90,22 @@ def add_command(
         description=about.strip(),
         epilog=f'examples:\n{lines}',
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, beam=beam, parser=parser)
     return parser
+
+
+def add_path(parser: argparse.ArgumentParser, about: str, **how: Any) -> None:
+    """Adds the argument PATH, which a shell completes to files.
+
+    Args:
+        parser: Of the sub-command.
+        about: Its help.
+        how: More for `add_argument`, like `nargs`.
+    """
+    action: Any = parser.add_argument('path', metavar='PATH', help=about, **how)
+    action.complete = shtab.FILE
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +115,15 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def print_json(value: Any) -> None:
     """Prints one JSON document."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    ascii_only = not sys.stdout.encoding.lower().startswith('utf')
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=ascii_only)
+    except RecursionError:  # which takes more room than values of as many levels need without
+        text = json.dumps(value, ensure_ascii=ascii_only)
+    # What is left of control characters stands inside of texts, where JSON has its own escapes.
+    print(
+        ''.join(one if one.isprintable() or one == '\n' else json.dumps(one)[1:-1] for one in text)
+    )
 
 
 def progress(items: Iterable[_T], what: str, total: int | None = None) -> Iterator[_T]:
@@ -74,17 +146,49 @@ def progress(items: Iterable[_T], what: str, total: int | None = None) -> Iterat
 
 
 def print_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> None:
-    """Prints rows as columns of plain text.
+    """Prints rows as columns of plain text; a cell may have several lines.
 
     Args:
         rows: The cells.
         right: Numbers of the columns that are flush right.
     """
     flush_right = set(right)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if number in flush_right else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
+    lines = [
+        line
+        for row in rows
+        for line in itertools.zip_longest(
+            *(printable(cell).split('\n') for cell in row), fillvalue=''
+        )
+    ]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = []
+        for number, (cell, width) in enumerate(zip(line, widths, strict=True)):
+            space = ' ' * (width - _width(cell))
+            cells.append(space + cell if number in flush_right else cell + space)
         print('  '.join(cells).rstrip())
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes for people.
+
+    Example:
+        >>> bytes_text(67108864)
+        '64.0 MiB'
+    """
+    size = float(count)
+    for unit in ('bytes', 'KiB', 'MiB', 'GiB', 'TiB'):
+        if size < 1024 or unit == 'TiB':
+            break
+        size /= 1024
+    return f'{size:,.0f} bytes' if unit == 'bytes' else f'{size:,.1f} {unit}'
+
+
+def _width(text: str) -> int:
+    """Places that a text takes in a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(one) else 1 + (unicodedata.east_asian_width(one) in 'WF')
+        for one in text
+    )

@@ -52,23 +52,39 @@ def column_bounds(samples: Samples, sizes: Sequence[int | None]) -> Offsets:
     Raises:
         FormatError: See `column_items`.
     """
-    varying = [number for number, size in enumerate(sizes) if size is None]
-    head = 4 * len(varying)
-    starts, ends = samples.offsets[:-1], samples.offsets[1:]
-    short = np.flatnonzero(ends - starts < head)
+    count = sizes.count(None)
+    require_heads(samples.offsets, count)
+    heads = _heads(samples.data, samples.offsets[:-1], count)
+    return bounds_of(samples.offsets, heads, sizes)
+
+
+def require_heads(offsets: Offsets, count: int) -> None:
+    """Raises for the first sample that is too short for the sizes of so many columns."""
+    lengths = np.diff(offsets)
+    short = np.flatnonzero(lengths < 4 * count)
     if len(short):
         row = int(short[0])
-        raise FormatError(
-            f'sample of {int(ends[row] - starts[row])} bytes is shorter than its head', row
-        )
-    bounds = np.empty((len(samples), len(sizes) + 2), np.int64)
+        raise FormatError(f'sample of {int(lengths[row])} bytes is shorter than its head', row)
+
+
+def bounds_of(offsets: Offsets, heads: Offsets, sizes: Sequence[int | None]) -> Offsets:
+    """Where the parts of samples start, by the sizes in their heads; see `column_bounds`.
+
+    Args:
+        offsets: int64 of shape (n + 1,): where the samples start, and where the last one ends.
+        heads: int64 of shape (n, columns that vary).
+        sizes: Bytes of each column's values, or None.
+    """
+    varying = [number for number, size in enumerate(sizes) if size is None]
+    starts, ends = offsets[:-1], offsets[1:]
+    bounds = np.empty((len(starts), len(sizes) + 2), np.int64)
     bounds[:, 0] = starts
-    bounds[:, 1] = head
+    bounds[:, 1] = 4 * len(varying)
     for number, size in enumerate(sizes):
         if size is not None:
             bounds[:, number + 2] = size
     if varying:
-        bounds[:, np.array(varying) + 2] = _heads(samples.data, starts, len(varying))
+        bounds[:, np.array(varying) + 2] = heads
     np.cumsum(bounds, axis=1, out=bounds)
     wrong = np.flatnonzero(bounds[:, -1] != ends)
     if len(wrong):

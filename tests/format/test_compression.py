@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import zstandard
 
 from beam_mds.errors import FormatError, OptionError
-from beam_mds.format import compress, decompress
+from beam_mds.format import compress, compression, decompress
 from beam_mds.format.compression import check_compression, suffix
 
 FAMILIES = ('br', 'bz2', 'gz', 'snappy', 'zstd')
@@ -72,6 +74,68 @@ def test_damaged_or_short_or_long_data_is_a_format_error(name: str) -> None:
     ):
         with pytest.raises(FormatError, match=rf'^{name} data (of \d+ bytes is damaged|gives)'):
             decompress(name, bad, size)
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+def test_the_raw_size_need_not_be_known(name: str) -> None:
+    assert decompress(name, compress(name, [DATA])) == DATA
+    assert decompress(name, compress(name, [])) == b''
+    for bad in (b'', compress(name, [DATA])[:-5], b'\xff' * 50, compress(name, [DATA]) + b'more'):
+        with pytest.raises(FormatError, match=rf'^{name} data of {len(bad)} bytes is damaged'):
+            decompress(name, bad)
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+@pytest.mark.parametrize('size', [None, 1000])
+def test_more_than_a_shard_can_be_or_the_index_says_is_not_decompressed(
+    name: str, size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, '_LARGEST', 1000)
+    monkeypatch.setattr(compression, '_PIECE', 100)
+    monkeypatch.setattr(pa, 'CompressedInputStream', _Counted)
+    _Counted.given = 0
+
+    with pytest.raises(FormatError) as caught:
+        decompress(name, compress(name, [bytes(100_000)]), size)
+
+    if name == 'snappy':
+        assert str(caught.value).endswith('is damaged: it claims to hold 100000 bytes')
+    else:
+        limit = 'a shard has at most 1000' if size is None else 'the index says 1000'
+        assert str(caught.value) == f'{name} data gives too many bytes: {limit}'
+        assert _Counted.given == 1100
+
+
+class _Counted(pa.CompressedInputStream):  # type: ignore[misc]
+    """A stream that counts what it gives."""
+
+    given = 0
+
+    def read(self, size: int) -> Any:
+        piece = super().read(size)
+        _Counted.given += len(piece)
+        return piece
+
+
+@pytest.mark.parametrize(
+    'data',
+    [
+        b'\xff\xff\xff\xff\x0f' + bytes(10),  # 4 GiB, from 15 bytes
+        b'\xff' * 100_000,  # a size without end
+    ],
+)
+def test_a_size_that_snappy_data_only_claim_is_not_allocated(data: bytes) -> None:
+    for size in (None, 2**32 - 1):
+        with pytest.raises(FormatError, match='it claims to hold'):
+            decompress('snappy', data, size)
+
+
+def test_a_size_that_a_zstd_frame_only_claims_is_not_allocated() -> None:
+    frame = bytes.fromhex('28b52ffd') + b'\xe0' + (2**50).to_bytes(8, 'little') + bytes(9)
+    assert zstandard.frame_content_size(frame) == 2**50
+    for size in (None, 2**32 - 1, 100):
+        with pytest.raises(FormatError, match='is damaged'):
+            decompress('zstd', frame, size)
 
 
 @pytest.mark.parametrize('name', GOLDEN)
