@@ -18,14 +18,37 @@ from beam_mds.errors import FormatError, OptionError
 
 Buffers = Sequence[Any]  # bytes-like objects that stand one after another
 
+# Offsets in a shard are uint32: what a file can decompress to, in bytes.
+_LARGEST = 2**32 - 1
+
+# Bytes that are decompressed at once where only the stream's end tells how many there are.
+_PIECE = 1 << 20
+
+# The most bytes that one byte of compressed data stands for. snappy: a copy of 64 bytes takes 3.
+# zstd: a block of one byte repeated, 128 KiB at most, takes 4.
+_SNAPPY_RATIO, _ZSTD_RATIO = 22, 1 << 15
+
 
 class _Family(NamedTuple):
-    """One algorithm: its levels, the default, and how it is run."""
+    """One algorithm: its levels, the default, and how it is run.
+
+    `decompress` takes the data and the most bytes wanted; where there are more, it fails or gives
+    a few more than that. It never allocates what only the data claim.
+    """
 
     levels: range
     default: int
     compress: Callable[[Buffers, int], bytes]
     decompress: Callable[[bytes, int], bytes]
+
+
+def _streamed(kind: str, data: bytes, most: int) -> bytes:
+    pieces, left = [], most
+    with pa.CompressedInputStream(pa.BufferReader(data), kind) as stream:
+        while left >= 0 and (piece := stream.read(_PIECE)):
+            pieces.append(piece)
+            left -= len(piece)
+    return b''.join(pieces)
 
 
 def _zstd(parts: Buffers, level: int) -> bytes:
@@ -35,34 +58,35 @@ def _zstd(parts: Buffers, level: int) -> bytes:
     return b''.join([*map(stream.compress, parts), stream.flush()])
 
 
-def _unzstd(data: bytes, size: int) -> bytes:
-    return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
+def _unzstd(data: bytes, most: int) -> bytes:
+    # At once where the frame and the index agree on something that can be.
+    if zstandard.frame_content_size(data) == most <= min(_LARGEST, _ZSTD_RATIO * len(data)):
+        return zstandard.ZstdDecompressor().decompress(data)
+    return _streamed('zstd', data, most)
 
 
 def _brotli(parts: Buffers, level: int) -> bytes:
     return bytes(pa.Codec('brotli', level).compress(_joined(parts), asbytes=True))
 
 
-def _unbrotli(data: bytes, size: int) -> bytes:
+def _unbrotli(data: bytes, most: int) -> bytes:
     # As a stream: pa.Codec's one-shot decompression gives `size` bytes even if there are fewer.
-    with pa.CompressedInputStream(pa.BufferReader(data), 'brotli') as stream:
-        return bytes(stream.read(size + 1))
+    return _streamed('brotli', data, most)
 
 
 def _snappy(parts: Buffers, level: int) -> bytes:  # noqa: ARG001 - has no levels
     return bytes(pa.Codec('snappy').compress(_joined(parts), asbytes=True))
 
 
-def _unsnappy(data: bytes, size: int) -> bytes:
+def _unsnappy(data: bytes, most: int) -> bytes:
     # The raw size stands first, 7 bits a byte; pa.Codec gives `size` bytes even if there are fewer.
-    given, shift, at = 0, 0, 0
-    while True:
-        given |= (data[at] & 127) << shift
-        if data[at] < 128:
+    size = 0
+    for at, byte in enumerate(data[:5]):
+        size |= (byte & 127) << 7 * at
+        if byte < 128:
             break
-        shift, at = shift + 7, at + 1
-    if given != size:
-        raise ValueError(f'it holds {given} bytes, the index says {size}')
+    if size > min(most, _SNAPPY_RATIO * len(data)):
+        raise ValueError(f'it claims to hold {size} bytes')
     return bytes(pa.Codec('snappy').decompress(data, size, asbytes=True))
 
 
@@ -71,16 +95,16 @@ def _gzip(parts: Buffers, level: int) -> bytes:
     return gzip.compress(_joined(parts), level, mtime=0)
 
 
-def _ungzip(data: bytes, size: int) -> bytes:  # noqa: ARG001
-    return gzip.decompress(data)
+def _ungzip(data: bytes, most: int) -> bytes:
+    return _streamed('gzip', data, most)
 
 
 def _bzip2(parts: Buffers, level: int) -> bytes:
     return bz2.compress(_joined(parts), level)
 
 
-def _unbzip2(data: bytes, size: int) -> bytes:  # noqa: ARG001
-    return bz2.decompress(data)
+def _unbzip2(data: bytes, most: int) -> bytes:
+    return _streamed('bz2', data, most)
 
 
 def _joined(parts: Buffers) -> Any:
@@ -126,18 +150,30 @@ def compress(name: str, parts: Buffers) -> bytes:
     return family.compress(parts, level)
 
 
-def decompress(name: str, data: bytes, size: int) -> bytes:
-    """Decompresses a file whose raw size in bytes is known from the index.
+def decompress(name: str, data: bytes, size: int | None = None) -> bytes:
+    """Decompresses a file.
+
+    Args:
+        name: How it was compressed.
+        data: All of it.
+        size: Its raw size in bytes, as the index has it; None where there is no index: then any
+            size that the format allows, which is below 2**32.
 
     Raises:
         FormatError: The data is damaged, or its raw size is another.
     """
     family, _ = _parse(name)
+    most = _LARGEST if size is None else size
     try:
-        raw = family.decompress(data, size)
+        if not data:
+            raise ValueError('it is empty')
+        raw = family.decompress(data, most)
     except Exception as error:
         raise FormatError(f'{name} data of {len(data)} bytes is damaged: {error}') from error
-    if len(raw) != size:
+    if len(raw) > most:
+        limit = f'a shard has at most {most}' if size is None else f'the index says {size}'
+        raise FormatError(f'{name} data gives too many bytes: {limit}')
+    if size is not None and len(raw) != size:
         raise FormatError(f'{name} data gives {len(raw)} bytes, the index says {size}')
     return raw
 

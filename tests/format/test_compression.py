@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import zstandard
 
 from beam_mds.errors import FormatError, OptionError
-from beam_mds.format import compress, decompress
+from beam_mds.format import compress, compression, decompress
 from beam_mds.format.compression import check_compression, suffix
+from tests.memory import peak_of
 
 FAMILIES = ('br', 'bz2', 'gz', 'snappy', 'zstd')
 DATA = b''.join(random.Random(0).choices([b'spam', b'eggs', b'bacon'], k=60_000))
@@ -74,6 +77,68 @@ def test_damaged_or_short_or_long_data_is_a_format_error(name: str) -> None:
             decompress(name, bad, size)
 
 
+@pytest.mark.parametrize('name', FAMILIES)
+def test_the_raw_size_need_not_be_known(name: str) -> None:
+    assert decompress(name, compress(name, [DATA])) == DATA
+    assert decompress(name, compress(name, [])) == b''
+    for bad in (b'', compress(name, [DATA])[:-5], b'\xff' * 50, compress(name, [DATA]) + b'more'):
+        with pytest.raises(FormatError, match=rf'^{name} data of {len(bad)} bytes is damaged'):
+            decompress(name, bad)
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+@pytest.mark.parametrize('size', [None, 1000])
+def test_more_than_a_shard_can_be_or_the_index_says_is_not_decompressed(
+    name: str, size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, '_LARGEST', 1000)
+    monkeypatch.setattr(compression, '_PIECE', 100)
+    monkeypatch.setattr(pa, 'CompressedInputStream', _Counted)
+    _Counted.given = 0
+
+    with pytest.raises(FormatError) as caught:
+        decompress(name, compress(name, [bytes(100_000)]), size)
+
+    if name == 'snappy':
+        assert str(caught.value).endswith('is damaged: it claims to hold 100000 bytes')
+    else:
+        limit = 'a shard has at most 1000' if size is None else 'the index says 1000'
+        assert str(caught.value) == f'{name} data gives too many bytes: {limit}'
+        assert _Counted.given == 1100
+
+
+class _Counted(pa.CompressedInputStream):  # type: ignore[misc]
+    """A stream that counts what it gives."""
+
+    given = 0
+
+    def read(self, size: int) -> Any:
+        piece = super().read(size)
+        _Counted.given += len(piece)
+        return piece
+
+
+@pytest.mark.parametrize(
+    'data',
+    [
+        b'\xff\xff\xff\xff\x0f' + bytes(10),  # 4 GiB, from 15 bytes
+        b'\xff' * 100_000,  # a size without end
+    ],
+)
+def test_a_size_that_snappy_data_only_claim_is_not_allocated(data: bytes) -> None:
+    for size in (None, 2**32 - 1):
+        with pytest.raises(FormatError, match='it claims to hold'):
+            decompress('snappy', data, size)
+
+
+def test_a_size_that_a_zstd_frame_only_claims_is_not_allocated() -> None:
+    frame = bytes.fromhex('28b52ffd') + b'\xe0' + (2**50).to_bytes(8, 'little') + bytes(9)
+    assert zstandard.frame_content_size(frame) == 2**50
+    for size in (None, 2**32 - 1, 100):
+        with pytest.raises(FormatError, match='is damaged'):
+            decompress('zstd', frame, size)
+
+
 @pytest.mark.parametrize('name', GOLDEN)
 def test_the_readers_compressed_bytes_are_read(name: str) -> None:
     assert decompress(name, bytes.fromhex(GOLDEN[name]), 15) == b'abc' * 5
@@ -110,3 +175,22 @@ def test_an_unknown_name_or_level_is_refused_with_what_there_is(name: str, messa
 def test_a_known_name_is_kept_and_gives_the_files_suffix() -> None:
     assert [check_compression(name) for name in (None, 'zstd:7', 'gz')] == [None, 'zstd:7', 'gz']
     assert [suffix(name) for name in (None, 'zstd:7', 'gz')] == ['', '.zstd', '.gz']
+
+
+@pytest.mark.parametrize(
+    ('name', 'data', 'size'),
+    [
+        *((name, compress(name, [bytes(1 << 26)]), 1000) for name in FAMILIES),
+        ('snappy', b'\xff\xff\xff\xff\x0f' + bytes(10), 2**32 - 1),
+        ('zstd', bytes.fromhex('28b52ffde0') + (2**31).to_bytes(8, 'little') + bytes(9), 2**31),
+        *((name, compress(name, [DATA]), 2**40) for name in FAMILIES),
+    ],
+)
+def test_memory_follows_what_there_is_and_not_what_is_claimed(
+    name: str, data: bytes, size: int
+) -> None:
+    def refused() -> None:
+        with pytest.raises(FormatError):
+            decompress(name, data, size)
+
+    assert peak_of(refused) < 4 * (len(data) + len(DATA)) + (8 << 20)
