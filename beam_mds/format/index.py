@@ -11,11 +11,18 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from beam_mds.errors import FormatError, MDSError
-from beam_mds.format.shard import ShardConfig
+from beam_mds.format.encodings.base import is_utf8
+from beam_mds.format.shard import SHARD_CEILING, ShardConfig
 
 INDEX_NAME = 'index.json'
 
 Entry: TypeAlias = dict[str, Any]
+
+# A file's bytes, and so its samples, are fewer: no compression doubles the largest shard.
+_TOO_MANY = 2 * SHARD_CEILING
+
+# Characters of a path that any store takes.
+_LONGEST_PATH = 1024
 
 
 @dataclass(frozen=True)
@@ -93,9 +100,11 @@ def parse_entries(data: bytes) -> list[tuple[Entry, ShardInfo]]:
     try:
         index = json.loads(data)
         if index['version'] != 2:
-            raise FormatError(f'version {index["version"]!r}, expected 2')
+            raise FormatError(f'version {index["version"]!r:.80}, expected 2')
+        if not isinstance(index['shards'], list):
+            raise TypeError('shards is no list')
         return [(entry, _parse_shard(entry)) for entry in index['shards']]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         kind = '' if isinstance(error, MDSError) else f'{type(error).__name__}: '
         raise FormatError(f'no MDS index: {kind}{error}') from error
 
@@ -143,15 +152,20 @@ def _parse_file(entry: dict[str, Any]) -> FileInfo:
     name = entry['basename']
     if not isinstance(name, str) or not _is_plain_path(name):
         raise FormatError(f'basename {repr(name)[:80]} is no plain path below the dataset')
-    return FileInfo(name, _parse_count(entry['bytes']), dict(entry['hashes']))
+    hashes = dict(entry['hashes'])
+    if not all(isinstance(text, str) for pair in hashes.items() for text in pair):
+        raise FormatError(f'hashes {repr(hashes)[:80]} are no digests by name')
+    return FileInfo(name, _parse_count(entry['bytes']), hashes)
 
 
 def _is_plain_path(name: str) -> bool:
+    if len(name) > _LONGEST_PATH or not is_utf8(name):
+        return False
     parts = name.split('/')
-    return '\\' not in name and not {'', '.', '..'} & set(parts)
+    return not {'\\', '\0'} & set(name) and not {'', '.', '..'} & set(parts)
 
 
 def _parse_count(count: Any) -> int:
-    if type(count) is not int or count < 0:
+    if type(count) is not int or not 0 <= count < _TOO_MANY:
         raise FormatError(f'{repr(count)[:80]} is no count')
     return count
