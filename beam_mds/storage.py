@@ -34,6 +34,9 @@ _TRANSIENT_CODES = frozenset({408, 429, 500, 502, 503, 504})
 # at random below twice the delay, so that many workers do not come back at once.
 _FIRST_WAIT, _LONGEST_WAIT, _GIVE_UP_AFTER = 0.5, 20.0, 180.0
 
+# What is read at once of a file; more than nearly all batches of samples.
+_READ_BYTES = 8 << 20
+
 # A file whose reported size stays wrong is written again this often.
 _WRITES = 3
 
@@ -147,7 +150,8 @@ class Reader:
                     self._file.seek(start)
                 parts = []
                 left = size
-                while left and (part := self._file.read(left)):
+                # A file allocates what it is asked for, whether it has that much or not.
+                while left and (part := self._file.read(min(left, _READ_BYTES))):
                     parts.append(part)
                     left -= len(part)
                 return parts[0] if len(parts) == 1 else b''.join(parts)
