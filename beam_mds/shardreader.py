@@ -112,9 +112,9 @@ def check_columns(
     for place in columns.places(only):
         if columns.encodings[place].name == 'pkl' and not allow_pickle:
             raise ColumnsError(
-                f'column {columns.names[place]!r} is stored as pickle, and reading it runs code '
-                'that is in the data: leave it out of columns, or say allow_pickle=True where you '
-                'trust who wrote it'
+                f'column {columns.names[place]!r:.80} is stored as pickle, and reading it runs '
+                'code that is in the data: leave it out of columns, or say allow_pickle=True where '
+                'you trust who wrote it'
             )
 
 
@@ -225,17 +225,17 @@ class ShardReader:
             raise FormatError(f'{layout.samples} samples, the index says {info.samples}')
         first, last = 4 * (self._start + 1), 4 * (self._stop + 2)
         offsets = layout.parse_offsets(self._bytes(first, last), self._start)
-        config = layout.parse_config(self._bytes(layout.config_start, layout.samples_start))
+        config = layout.parse_config(bytes(self._bytes(layout.config_start, layout.samples_start)))
         if config.columns != info.config.columns:
             raise FormatError(
-                f'its columns are {config.columns.as_dict()}, the index says '
-                f'{info.config.columns.as_dict()}'
+                f'its columns are {str(config.columns.as_dict())[:500]}, the index says '
+                f'{str(info.config.columns.as_dict())[:500]}'
             )
         return offsets
 
-    def _bytes(self, start: int, stop: int) -> bytes:
+    def _bytes(self, start: int, stop: int) -> bytes | memoryview:
         if self._file is None:
-            return self._data[start:stop]
+            return memoryview(self._data)[start:stop]
         data = self._file.read(start, stop - start)
         if len(data) != stop - start:
             raise DamagedError(
@@ -259,5 +259,7 @@ def _whole(shard: ShardRef) -> bytes:
         if (found := hex_digest(hash_name, [data])) != wanted:
             raise FormatError(f'{hash_name} is {found}, the index says {wanted}')
     if info.zip_data is not None:
-        data = decompress(info.config.compression or '', data, info.raw_data.bytes)
+        if info.config.compression is None:
+            raise FormatError('the index lists it as a compressed file, and no compression')
+        data = decompress(info.config.compression, data, info.raw_data.bytes)
     return data

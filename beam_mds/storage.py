@@ -27,6 +27,9 @@ _logger = logging.getLogger(__name__)
 # Beam would compress a second time by the name's suffix if it were not told.
 _AS_IS = 'uncompressed'
 
+# What is read at once of a file; more than nearly all batches of samples.
+_READ_BYTES = 8 << 20
+
 # A file whose reported size stays wrong is written again this often.
 _WRITES = 3
 
@@ -143,7 +146,8 @@ class Reader:
                     self._file.seek(start)
                 parts = []
                 left = size
-                while left and (part := self._file.read(left)):
+                # A file allocates what it is asked for, whether it has that much or not.
+                while left and (part := self._file.read(min(left, _READ_BYTES))):
                     parts.append(part)
                     left -= len(part)
                 return parts[0] if len(parts) == 1 else b''.join(parts)

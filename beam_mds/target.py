@@ -219,10 +219,12 @@ def _read_journals(out: str, found: Iterable[str]) -> Journal:
         if name.startswith(JOURNAL):
             try:
                 content = json.loads(storage.read(storage.join(out, name)))
-            except ValueError:
+                parts = [frozenset(content[part]) for part in ('new', 'old')]
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue
-            new.update(content['new'])
-            old.update(content['old'])
+            if all(isinstance(path, str) for part in parts for path in part):
+                new |= parts[0]
+                old |= parts[1]
     return Journal(frozenset(new), frozenset(old))
 
 
@@ -245,7 +247,8 @@ def _check_append(options: WriteOptions, dataset: Dataset) -> None:
             if there.get(name) != wanted.get(name)
         ]
         raise TargetError(
-            f'{options.out}: columns differ from those of the dataset: {"; ".join(differences)}'
+            f'{options.out}: columns differ from those of the dataset: '
+            f'{"; ".join(differences):.1000}'
         )
 
 

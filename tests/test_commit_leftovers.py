@@ -135,9 +135,16 @@ def test_a_split_that_changed_on_its_own_meanwhile_is_left_as_it_is(store: Store
     assert content(store.local) == before
 
 
-def test_a_damaged_journal_was_never_acted_on(store: Store) -> None:
+@pytest.mark.parametrize(
+    'data',
+    [
+        b'{"new": ["s0/', b'', b'[]', b'{}', b'{"new": 5, "old": []}', b'{"new": [], "old": [5]}',
+        b'{"new": [[]], "old": []}', b'\xff', b'[' * 100_000,
+    ],
+)  # fmt: skip
+def test_a_damaged_journal_was_never_acted_on(store: Store, data: bytes) -> None:
     Write(OLD)(store.out)
-    (store.local / f'{JOURNAL}1.json').write_bytes(b'{"new": ["s0/')
+    (store.local / f'{JOURNAL}1.json').write_bytes(data)
     Write(NEW, 'append')(store.out)
     assert indexes(store.local) == whole(Write(NEW, 'append').result(OLD))
     assert surplus(store.local) == set()

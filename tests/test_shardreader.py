@@ -13,6 +13,7 @@ from beam_mds.shardfile import store_shard
 from beam_mds.target import check_target
 from tests.building import options
 from tests.faulty import Fault, Faults
+from tests.memory import peak_of
 
 COLUMNS = {'n': 'int32', 'text': 'str'}
 SAMPLES = [{'n': number, 'text': f'text {number}' * 9} for number in range(50)]
@@ -135,6 +136,32 @@ def test_another_number_of_samples_than_listed_is_an_error(tmp_path: Path) -> No
     index = tmp_path / INDEX_NAME
     index.write_text(index.read_text().replace('"samples": 30', '"samples": 31'))
     with pytest.raises(FormatError, match=f'{names[0]}: 30 samples, the index says 31'):
+        list(read_samples(tmp_path))
+
+
+@pytest.mark.parametrize('samples', [2**30 - 10, 2**32 - 1])
+def test_samples_that_a_header_and_the_index_only_claim_take_no_memory(
+    tmp_path: Path, samples: int
+) -> None:
+    name = make(str(tmp_path))[0]
+    file, index = tmp_path / name, tmp_path / INDEX_NAME
+    size = file.stat().st_size
+    file.write_bytes(samples.to_bytes(4, 'little') + b'\xff' * 4 + file.read_bytes()[8:])
+    claims = index.read_text().replace('"samples": 30', f'"samples": {samples}')
+    index.write_text(claims.replace(f'"bytes": {size}', f'"bytes": {2**32 - 1}'))
+
+    def read() -> None:
+        with pytest.raises(FormatError, match=f'{name}.*: '):
+            list(read_samples(tmp_path))
+
+    assert peak_of(read) < 24 << 20
+
+
+def test_a_compressed_file_without_a_compression_is_an_error(tmp_path: Path) -> None:
+    name = make(str(tmp_path), 'zstd')[0]
+    index = tmp_path / INDEX_NAME
+    index.write_text(index.read_text().replace('"compression": "zstd"', '"compression": null'))
+    with pytest.raises(FormatError, match=f'{name}: the index lists it as a compressed file, and'):
         list(read_samples(tmp_path))
 
 

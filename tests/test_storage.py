@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from beam_mds import OptionError, StorageError, retries, storage
 from beam_mds.publishing import publish
 from tests.faulty import Fault, Faults
+from tests.memory import peak_of
 
 # What a glob, a URL or a shell could take for something else.
 NASTY = 'ä ß[b]*?#+!^{}%20&=~,;@'
@@ -325,6 +326,14 @@ def test_a_range_that_arrives_in_pieces_is_whole(faults: Faults, out: str) -> No
     put(f'{out}/f', [b'0123456789'])
     faults.add(Fault('read', keep=2, times=None))
     assert get(f'{out}/f', 1, 5) == b'12345'
+
+
+def test_more_than_a_file_has_is_not_allocated(out: str) -> None:
+    put(f'{out}/f', [b'0123456789'])
+    file = storage.Reader(f'{out}/f')
+    assert peak_of(lambda: file.read(0, 1 << 30)) < 16 << 20
+    assert file.read(2, 1 << 30) == b'23456789'
+    file.close()
 
 
 # Paths as options

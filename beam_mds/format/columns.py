@@ -17,6 +17,7 @@ from beam_mds.format.encodings.base import (
     StoredText,
     decoded_dictionary,
     describe,
+    is_utf8,
     python_values,
     types_of,
 )
@@ -71,6 +72,8 @@ class Columns:
                     f'column {repr(name)[:80]}: name and encoding must be str, '
                     f'got encoding {repr(encoding)[:80]}'
                 )
+            if not is_utf8(name):
+                raise ColumnsError(f'column {repr(name)[:80]}: the name has no UTF-8 form')
         self.names: list[str] = sorted(columns)
         self.encodings: list[Encoding] = [_named(name, columns[name]) for name in self.names]
         self._name_set = frozenset(columns)
@@ -217,7 +220,9 @@ class Columns:
         """
         wanted = self._name_set if only is None else frozenset(only)
         if unknown := wanted - self._name_set:
-            raise ColumnsError(f'no column {min(unknown)!r}: there are {", ".join(self.names)}')
+            raise ColumnsError(
+                f'no column {min(unknown)!r:.80}: there are {", ".join(self.names):.800}'
+            )
         return [number for number, name in enumerate(self.names) if name in wanted]
 
     def _columns_of(
@@ -366,7 +371,7 @@ def _named(name: str, encoding: str) -> Encoding:
     try:
         return get_encoding(encoding)
     except ColumnsError as error:
-        raise ColumnsError(f'column {name!r}: {error}') from None
+        raise ColumnsError(f'column {name!r:.80}: {error}') from None
 
 
 def _encoded(name: str, encoding: Encoding, values: Values) -> list[Part]:

@@ -24,8 +24,9 @@ _LARGEST = 2**32 - 1
 # Bytes that are decompressed at once where only the stream's end tells how many there are.
 _PIECE = 1 << 20
 
-# The most bytes that one byte of snappy data stands for: a copy of 64 bytes takes 3.
-_SNAPPY_RATIO = 22
+# The most bytes that one byte of compressed data stands for. snappy: a copy of 64 bytes takes 3.
+# zstd: a block of one byte repeated, 128 KiB at most, takes 4.
+_SNAPPY_RATIO, _ZSTD_RATIO = 22, 1 << 15
 
 
 class _Family(NamedTuple):
@@ -58,7 +59,8 @@ def _zstd(parts: Buffers, level: int) -> bytes:
 
 
 def _unzstd(data: bytes, most: int) -> bytes:
-    if zstandard.frame_content_size(data) == most < _LARGEST:  # the frame and the index agree
+    # At once where the frame and the index agree on something that can be.
+    if zstandard.frame_content_size(data) == most <= min(_LARGEST, _ZSTD_RATIO * len(data)):
         return zstandard.ZstdDecompressor().decompress(data)
     return _streamed('zstd', data, most)
 

@@ -131,9 +131,9 @@ class EncodedBatch:
             MissingExtraError: An image column is decoded without Pillow.
         """
         places = self.columns.places(only)
+        columns = self._decoded(places, lambda encoding, items: encoding.decode_column(items))
         if not places:
             return [{} for _ in range(len(self))]
-        columns = self._decoded(places, lambda encoding, items: encoding.decode_column(items))
         names = [self.columns.names[place] for place in places]
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
@@ -151,7 +151,7 @@ class EncodedBatch:
             except MissingExtraError:
                 raise
             except ColumnsError as error:
-                raise ColumnsError(f'column {name!r} ({encoding.name}): {error}') from None
+                raise ColumnsError(f'column {name!r:.80} ({encoding.name}): {error}') from None
             except Exception as error:
                 raise _first_damage(name, encoding, items, error) from error
         return found
@@ -166,7 +166,9 @@ def _first_damage(
             decode_value(name, encoding, item)
         except FormatError as found:
             return FormatError(str(found), row)
-    return FormatError(f'column {name!r} ({encoding.name}): does not decode: {str(error)[:80]}')
+    return FormatError(
+        f'column {name!r:.80} ({encoding.name:.80}): does not decode: {str(error)[:80]}'
+    )
 
 
 def decode_value(name: str, encoding: Encoding, data: bytes) -> Any:
@@ -182,5 +184,6 @@ def decode_value(name: str, encoding: Encoding, data: bytes) -> Any:
         raise
     except Exception as error:  # damaged bytes can raise anything in numpy, Pillow, json or pickle
         raise FormatError(
-            f'column {name!r} ({encoding.name}): {len(data)} bytes do not decode: {str(error)[:80]}'
+            f'column {name!r:.80} ({encoding.name:.80}): {len(data)} bytes do not decode: '
+            f'{str(error)[:80]}'
         ) from error

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from beam_mds.errors import FormatError, MDSError
+from beam_mds.format.encodings.base import is_utf8
 from beam_mds.format.jsonstream import JsonStream
-from beam_mds.format.shard import ShardConfig
+from beam_mds.format.shard import SHARD_CEILING, ShardConfig
 
 INDEX_NAME = 'index.json'
 
@@ -34,6 +35,12 @@ _CONFIG = (
     'size_limit',
     'version',
 )
+
+# A file's bytes, and so its samples, are fewer: no compression doubles the largest shard.
+_TOO_MANY = 2 * SHARD_CEILING
+
+# Characters of a path that any store takes.
+_LONGEST_PATH = 1024
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,7 @@ def _iter_entries(index: JsonStream) -> Iterator[tuple[Entry, ShardInfo]]:
         if name not in fields:
             raise FormatError(f'it has no {name!r}')
     if fields['version'] != 2:
-        raise FormatError(f'version {fields["version"]!r}, expected 2')
+        raise FormatError(f'version {fields["version"]!r:.80}, expected 2')
 
 
 def stored_path(entry: Entry) -> str:
@@ -204,16 +211,21 @@ def _parse_file(entry: dict[str, Any]) -> FileInfo:
     name = entry['basename']
     if not isinstance(name, str) or not is_plain_path(name):
         raise FormatError(f'basename {repr(name)[:80]} is no plain path below the dataset')
-    return FileInfo(name, _parse_count(entry['bytes']), dict(entry['hashes']))
+    hashes = dict(entry['hashes'])
+    if not all(isinstance(text, str) for pair in hashes.items() for text in pair):
+        raise FormatError(f'hashes {repr(hashes)[:80]} are no digests by name')
+    return FileInfo(name, _parse_count(entry['bytes']), hashes)
 
 
 def is_plain_path(name: str) -> bool:
     """Whether a name is a relative posix path that stays below its folder."""
+    if len(name) > _LONGEST_PATH or not is_utf8(name):
+        return False
     parts = name.split('/')
-    return '\\' not in name and not {'', '.', '..'} & set(parts)
+    return not {'\\', '\0'} & set(name) and not {'', '.', '..'} & set(parts)
 
 
 def _parse_count(count: Any) -> int:
-    if type(count) is not int or count < 0:
+    if type(count) is not int or not 0 <= count < _TOO_MANY:
         raise FormatError(f'{repr(count)[:80]} is no count')
     return count

@@ -16,6 +16,7 @@ import numpy as np
 
 from beam_mds.errors import FormatError, OptionError
 from beam_mds.format.columns import Columns
+from beam_mds.format.compression import check_compression
 from beam_mds.format.encodings.base import offsets_of
 from beam_mds.format.samples import Samples
 
@@ -74,16 +75,23 @@ class ShardConfig:
         """
         if fields['format'] != 'mds' or fields['version'] != 2:
             raise FormatError(
-                f'format {fields["format"]!r} version {fields["version"]!r}, expected mds version 2'
+                f'format {fields["format"]!r:.80} version {fields["version"]!r:.80}, '
+                'expected mds version 2'
             )
-        names = list(fields['column_names'])
+        names, encodings = (_texts(fields, name) for name in ('column_names', 'column_encodings'))
         if names != sorted(set(names)):  # the table would put the values' bytes into another order
             raise FormatError(f'column names are not sorted: {repr(names)[:80]}')
-        columns = Columns(dict(zip(names, fields['column_encodings'], strict=True)))
+        columns = Columns(dict(zip(names, encodings, strict=True)))
         if fields['column_sizes'] != columns.sizes:
-            raise FormatError(f'column sizes are not {columns.sizes}')
+            raise FormatError(f'column sizes are not {repr(columns.sizes)[:80]}')
+        limit = fields['size_limit']
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise FormatError(f'size_limit is {repr(limit)[:80]}, expected bytes or null')
         return ShardConfig(
-            columns, fields['compression'], tuple(fields['hashes']), fields['size_limit']
+            columns,
+            check_compression(fields['compression']),
+            tuple(_texts(fields, 'hashes')),
+            limit,
         )
 
     def to_bytes(self) -> bytes:
@@ -100,6 +108,14 @@ class ShardConfig:
         """What the samples of one shard may add up to, in bytes, each with SAMPLE_OVERHEAD."""
         limit = min(self.size_limit or SHARD_CEILING - 1, SHARD_CEILING - 1)
         return max(limit - self.empty_size, 1)
+
+
+def _texts(fields: dict[str, Any], name: str) -> list[str]:
+    """The texts of a field that must be a list of them."""
+    texts = fields[name]
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise FormatError(f'{name} {repr(texts)[:80]} is no list of texts')
+    return texts
 
 
 def shard_header(config: ShardConfig, sizes: Offsets) -> bytes:
@@ -167,7 +183,7 @@ class ShardLayout:
     size: int
 
     @staticmethod
-    def parse(head: bytes, size: int) -> ShardLayout:
+    def parse(head: bytes | memoryview, size: int) -> ShardLayout:
         """The layout of a shard.
 
         Args:
@@ -209,7 +225,7 @@ class ShardLayout:
                 f'the config at byte {self.config_start} is no MDS config: {error}'
             ) from error
 
-    def parse_offsets(self, data: bytes, first: int = 0) -> Offsets:
+    def parse_offsets(self, data: bytes | memoryview, first: int = 0) -> Offsets:
         """Where samples start and end in the file, checked.
 
         Args:
@@ -223,8 +239,8 @@ class ShardLayout:
         Raises:
             FormatError: They do not fit the file; the first wrong one is named.
         """
-        offsets = np.frombuffer(data, '<u4').astype(np.int64)
-        wrong = np.flatnonzero(np.diff(offsets) < 0) + 1
+        offsets = np.frombuffer(data, '<u4')
+        wrong = np.flatnonzero(offsets[1:] < offsets[:-1]) + 1
         if offsets[0] < self.samples_start:
             wrong = np.array([0])
         elif not len(wrong) and offsets[-1] > self.size:
@@ -237,7 +253,7 @@ class ShardLayout:
                 f'offset {first + at} of {self.samples + 1}, at byte {4 * (first + at + 1)}, is '
                 f'{int(offsets[at])}: offsets must rise from {self.samples_start} to {self.size}'
             )
-        return offsets
+        return offsets.astype(np.int64)
 
 
 class Shard:
@@ -258,7 +274,7 @@ class Shard:
             FormatError: The header does not fit the bytes.
         """
         layout = ShardLayout.parse(data[:HEAD_BYTES], len(data))
-        offsets = layout.parse_offsets(data[4 : layout.config_start])
+        offsets = layout.parse_offsets(memoryview(data)[4 : layout.config_start])
         self.config = layout.parse_config(data[layout.config_start : layout.samples_start])
         self._data, self._offsets = data, offsets
 

@@ -112,6 +112,7 @@ def test_a_sample_of_fixed_columns_has_no_head() -> None:
         ({'a': None}, "column 'a': name and encoding must be str, got encoding None"),
         ({'a': int}, "column 'a': name and encoding must be str, got encoding <class 'int'>"),
         ({3: 'int'}, 'column 3: name and encoding must be str'),
+        ({'\ud800': 'int'}, "column '\\ud800': the name has no UTF-8 form"),
     ],
 )
 def test_a_wrong_column_table_is_refused_with_the_reason(columns: Any, reason: str) -> None:

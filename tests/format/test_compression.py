@@ -11,6 +11,7 @@ import zstandard
 from beam_mds.errors import FormatError, OptionError
 from beam_mds.format import compress, compression, decompress
 from beam_mds.format.compression import check_compression, suffix
+from tests.memory import peak_of
 
 FAMILIES = ('br', 'bz2', 'gz', 'snappy', 'zstd')
 DATA = b''.join(random.Random(0).choices([b'spam', b'eggs', b'bacon'], k=60_000))
@@ -174,3 +175,22 @@ def test_an_unknown_name_or_level_is_refused_with_what_there_is(name: str, messa
 def test_a_known_name_is_kept_and_gives_the_files_suffix() -> None:
     assert [check_compression(name) for name in (None, 'zstd:7', 'gz')] == [None, 'zstd:7', 'gz']
     assert [suffix(name) for name in (None, 'zstd:7', 'gz')] == ['', '.zstd', '.gz']
+
+
+@pytest.mark.parametrize(
+    ('name', 'data', 'size'),
+    [
+        *((name, compress(name, [bytes(1 << 26)]), 1000) for name in FAMILIES),
+        ('snappy', b'\xff\xff\xff\xff\x0f' + bytes(10), 2**32 - 1),
+        ('zstd', bytes.fromhex('28b52ffde0') + (2**31).to_bytes(8, 'little') + bytes(9), 2**31),
+        *((name, compress(name, [DATA]), 2**40) for name in FAMILIES),
+    ],
+)
+def test_memory_follows_what_there_is_and_not_what_is_claimed(
+    name: str, data: bytes, size: int
+) -> None:
+    def refused() -> None:
+        with pytest.raises(FormatError):
+            decompress(name, data, size)
+
+    assert peak_of(refused) < 4 * (len(data) + len(DATA)) + (8 << 20)

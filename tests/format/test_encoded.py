@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from beam_mds import ColumnsError, EncodingError, FormatError
 from beam_mds.format import ENCODINGS, Columns, EncodedBatch, Samples, get_encoding
 from tests.format.golden import GOLDEN
+from tests.memory import peak_of
 
 _floats = st.floats(width=16, allow_nan=False)
 _texts = st.text(st.characters(exclude_categories=['Cs']), max_size=9)
@@ -301,10 +302,30 @@ def test_the_damaged_sample_is_named(
 
 def test_a_dtype_that_there_is_not_is_damage() -> None:
     batch = _damaged({'a': 'ndarray'}, [{'a': np.ones(1)}] * 2, 1, b'\x02\0\0\0\x99\x04')
-    only = batch.slice(1, 2)
+    for rows, row in ((batch, 1), (batch.slice(1, 2), 0)):
+        with pytest.raises(FormatError) as caught:
+            rows.to_arrow()
+        assert caught.value.row == row
+
+
+def test_an_array_without_elements_but_with_long_sides_is_damage_and_takes_no_memory() -> None:
+    sides = np.array([1 << 27, 0], '<u4').tobytes()
+    batch = _damaged({'a': 'ndarray:int8'}, [{'a': [1]}], 0, b'\x09\0\0\0' + b'\x0a' + sides)
+
+    def decode() -> None:
+        for form in (batch.to_arrow, batch.to_rows):
+            with pytest.raises(FormatError, match=r'shape \(134217728, 0\) has no elements'):
+                form()
+
+    assert peak_of(decode) < 8 << 20
+
+
+def test_samples_are_looked_at_even_where_no_column_is_wanted() -> None:
+    batch = _damaged({'a': 'str'}, [{'a': 'x'}] * 2, 1, b'')
     with pytest.raises(FormatError) as caught:
-        only.to_arrow()
-    assert caught.value.row == 0
+        batch.to_rows([])
+    assert caught.value.row == 1
+    assert batch.slice(0, 1).to_rows([]) == [{}]
 
 
 def test_an_error_keeps_its_row_when_it_is_pickled() -> None:

@@ -285,6 +285,9 @@ def test_the_size_is_fixed_when_dtype_and_shape_are(encoding: str, size: int | N
         ('ndarray:int32:-1', "ndarray has no shape '-1'"),
         ('ndarray:int32:3:4', "ndarray has no shape '3:4'"),
         (f'ndarray:int32:{"1," * 63}1', 'ndarray has no shape'),
+        ('ndarray:uint8:2147483648', 'and at most 2147483647 elements'),
+        ('ndarray:uint8:99999999,99999999', "ndarray has no shape '99999999,99999999'"),
+        (f'ndarray:int64:{"9" * 5000}', "ndarray has no shape '999999"),
     ],
 )
 def test_a_wrong_parameter_is_refused_with_the_reason(encoding: str, reason: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.format.helpers import (
     error_of,
     round_trip,
 )
+from tests.memory import peak_of
 
 FILES = ('jpeg', 'png', 'pil')
 LISTS = ('list[pil]', 'list[jpeg]', 'list[png]', 'jpeg_array', 'jpegarray')
@@ -215,6 +217,18 @@ def test_damaged_images_are_a_format_error_that_names_the_column(encoding: str) 
             columns.decode_sample(len(data).to_bytes(4, 'little') + data)
 
 
+@pytest.mark.parametrize('mode', [b'1', b'L', b'RGB', b'F', b'I;16'])
+def test_pixels_that_are_not_there_take_no_memory(mode: bytes) -> None:
+    columns = Columns({'a': 'pil'})
+    value = struct.pack('<III', 20_000, 20_000, len(mode)) + mode + bytes(1000)
+
+    def decode() -> None:
+        with pytest.raises(FormatError, match=r'20000 x 20000 pixels of mode .* need \d+ bytes'):
+            columns.decode_sample(len(value).to_bytes(4, 'little') + value)
+
+    assert peak_of(decode) < 8 << 20
+
+
 _WITHOUT_PILLOW = """
 import sys
 sys.modules['PIL'] = None
@@ -232,13 +246,14 @@ for encoding in ('jpeg', 'png', 'pil', 'list[jpeg]', 'jpeg_array'):
             assert 'beam_mds[images]' in str(error), error
         else:
             raise SystemExit(f'{encoding} encodes without Pillow')
-    if encoding != 'pil':
-        try:
-            columns.decode_sample(data)
-        except MissingExtraError as error:
-            assert isinstance(error, ImportError)
-        else:
-            raise SystemExit(f'{encoding} decodes without Pillow')
+    if encoding == 'pil':
+        data = columns.encode_sample({'a': bytes([1, 0, 0, 0] * 3) + b'Lx'})
+    try:
+        columns.decode_sample(data)
+    except MissingExtraError as error:
+        assert isinstance(error, ImportError)
+    else:
+        raise SystemExit(f'{encoding} decodes without Pillow')
     try:
         columns.encode_sample({'a': None})
     except EncodingError as error:

@@ -131,8 +131,27 @@ def renamed(name: Any) -> bytes:
         (changed(samples='x'), "no MDS index: 'x' is no count"),
         (changed(samples=-1), 'no MDS index: -1 is no count'),
         (changed(samples=1.5), 'no MDS index: 1.5 is no count'),
+        (changed(samples=True), 'no MDS index: True is no count'),
+        (changed(samples=2**33), 'no MDS index: 8589934592 is no count'),
+        (changed(column_names='xy'), "no MDS index: column_names 'xy' is no list of texts"),
+        (changed(column_names=['label', 7]), "column_names ['label', 7] is no list of texts"),
+        (changed(column_names=['label', '\ud800']), "'\\ud800': the name has no UTF-8 form"),
+        (changed(column_encodings={}), 'no MDS index: column_encodings {} is no list of texts'),
+        (changed(hashes=[['sha1']]), "no MDS index: hashes [['sha1']] is no list of texts"),
+        (changed(compression=['zstd']), "no MDS index: unknown compression ['zstd']"),
+        (changed(compression='zip'), "no MDS index: unknown compression 'zip'"),
+        (changed(size_limit='64mb'), "no MDS index: size_limit is '64mb', expected bytes or null"),
+        (changed(size_limit=-1), 'no MDS index: size_limit is -1, expected bytes or null'),
         (changed(raw_data=None), 'no MDS index: TypeError'),
         (changed(raw_data={'basename': 'a', 'bytes': 1, 'hashes': ['md5']}), 'no MDS index: Value'),
+        (changed(raw_data={'basename': 'a', 'bytes': 2**70, 'hashes': {}}), '11805916207174113034'),
+        (
+            changed(raw_data={'basename': 'a', 'bytes': 1, 'hashes': {'md5': 5}}),
+            'are no digests by',
+        ),
+        (renamed('a\0.mds'), "basename 'a\\x00.mds' is no plain path"),
+        (renamed('a\ud800.mds'), "basename 'a\\ud800.mds' is no plain path"),
+        (renamed('a' * 1025), "basename 'aaaaaa"),
         (renamed('/etc/passwd'), "basename '/etc/passwd' is no plain path below the dataset"),
         (renamed('../a.mds'), "basename '../a.mds' is no plain path"),
         (renamed('a/../../b.mds'), "basename 'a/../../b.mds' is no plain path"),
@@ -151,6 +170,17 @@ def test_what_is_no_index_is_a_format_error_with_the_reason(data: bytes, message
         parse_index(data)
 
     assert message in str(caught.value)
+
+
+LONG = ('x' * 9999, ['x' * 9999, 0], [0] * 9999, {'basename': 'x' * 9999, 'bytes': 1}, -(2**9999))
+
+
+@pytest.mark.parametrize('name', json.loads(GOLDEN)['shards'][0])
+def test_an_error_about_an_index_is_short_whatever_stands_in_it(name: str) -> None:
+    for value in LONG:
+        with pytest.raises(FormatError) as caught:
+            parse_index(changed(**{name: value}))
+        assert len(str(caught.value)) < 500
 
 
 def test_names_with_dots_in_any_folder_are_plain_paths() -> None:

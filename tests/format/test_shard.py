@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from beam_mds.errors import FormatError, OptionError
 from beam_mds.format import Columns, Samples, Shard, ShardConfig, cut_points, shard_header
 from beam_mds.format.shard import SAMPLE_OVERHEAD, SHARD_CEILING
+from tests.memory import peak_of
 
 COLUMNS = Columns({'text': 'str', 'label': 'uint8'})
 ROWS = [{'text': 'hé', 'label': 1}, {'text': '', 'label': 255}]
@@ -181,6 +182,21 @@ def test_a_damaged_shard_is_a_format_error(data: bytes, message: str) -> None:
         Shard(data)
 
     assert message in str(caught.value)
+
+
+def test_a_config_that_is_nested_too_deep_is_a_format_error() -> None:
+    text = b'[' * 100_000
+    data = (0).to_bytes(4, 'little') + (8 + len(text)).to_bytes(4, 'little') + text
+    with pytest.raises(FormatError, match='the config at byte 8 is no MDS config: maximum recurs'):
+        Shard(data)
+
+
+def test_offsets_of_samples_without_bytes_take_no_more_than_a_few_times_the_file() -> None:
+    count, text = 1 << 22, ShardConfig(COLUMNS).to_bytes()
+    offsets = np.full(count + 1, 8 + 4 * count + len(text), '<u4')
+    data = count.to_bytes(4, 'little') + offsets.tobytes() + text
+    assert len(Shard(data)) == count
+    assert peak_of(lambda: Shard(data)) < 3 * len(data)
 
 
 def test_a_shard_without_samples_reads_as_empty() -> None:

@@ -5,6 +5,7 @@ The list and the bytes are those of mosaicml-streaming 0.13.0 (`format/mds/encod
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import partial
 
@@ -45,6 +46,7 @@ ENCODINGS: dict[str, Callable[[], Encoding]] = {
 }
 
 
+@functools.lru_cache(256)  # codecs have no state: a table of many columns shares them
 def get_encoding(name: str) -> Encoding:
     r"""The codec for an encoding's name.
 
@@ -62,7 +64,7 @@ def get_encoding(name: str) -> Encoding:
     if base == 'ndarray' and colon:
         return NDArray(parameter)
     if base not in ENCODINGS:
-        raise ColumnsError(f'unknown encoding {name!r}: expected one of {", ".join(ENCODINGS)}')
+        raise ColumnsError(f'unknown encoding {name!r:.80}: expected one of {", ".join(ENCODINGS)}')
     if colon:
-        raise ColumnsError(f'encoding {base!r} takes no parameter, got {parameter!r}')
+        raise ColumnsError(f'encoding {base!r} takes no parameter, got {parameter!r:.80}')
     return ENCODINGS[base]()

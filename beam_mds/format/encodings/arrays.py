@@ -44,6 +44,9 @@ _DTYPE_NAMES = {number: name for name, number in DTYPES.items()}
 # log2 of a shape item's bytes -> the item's type; the smallest that holds the largest side is used.
 _SHAPE_TYPES = ('<u1', '<u2', '<u4', '<u8')
 
+# What Arrow's lists of one size hold, and so an array of a fixed shape; no shard holds much more.
+_MOST_ELEMENTS = 2**31 - 1
+
 
 class NDArray(Encoding):
     """numpy arrays of one of 11 types, any byte order and layout, at least one element.
@@ -84,6 +87,8 @@ class NDArray(Encoding):
             ndim, item = data[at] >> 2, np.dtype(_SHAPE_TYPES[data[at] & 3])
             shape = tuple(np.frombuffer(data, item, ndim, at + 1).tolist())
             at += 1 + ndim * item.itemsize
+            if 0 in shape:  # and other sides of any size
+                raise FormatError(f'an array of shape {shape} has no elements')
         return np.frombuffer(data, dtype, offset=at).reshape(shape)
 
     def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
@@ -98,6 +103,8 @@ class NDArray(Encoding):
         dtype, lead = self.dtype, 0
         if dtype is None:
             numbers = np.unique(part.data[starts])
+            if not _DTYPE_NAMES.keys() >= set(numbers.tolist()):
+                raise FormatError('not all arrays have a dtype that there is')
             if len(numbers) > 1:
                 raise _no_common_type(f'dtypes {_DTYPE_NAMES[numbers[0]]} and others')
             dtype, lead = np.dtype(_DTYPE_NAMES[numbers[0]]).newbyteorder('<'), 1
@@ -353,7 +360,9 @@ def _nested(row: list[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 def _parse_dtype(text: str) -> np.dtype[Any]:
     if text not in DTYPES:
-        raise ColumnsError(f'ndarray has no dtype {text!r}: expected one of {", ".join(DTYPES)}')
+        raise ColumnsError(
+            f'ndarray has no dtype {text!r:.80}: expected one of {", ".join(DTYPES)}'
+        )
     dtype: np.dtype[Any] = np.dtype(text).newbyteorder('<')
     return dtype
 
@@ -363,8 +372,9 @@ def _parse_shape(text: str) -> tuple[int, ...]:
         shape = tuple(int(side) for side in text.split(','))
     except ValueError:
         shape = (0,)
-    if min(shape) < 1 or len(shape) > 63:
+    if min(shape) < 1 or len(shape) > 63 or math.prod(shape) > _MOST_ELEMENTS:
         raise ColumnsError(
-            f'ndarray has no shape {text!r}: expected up to 63 sides of at least 1, like 3,224,224'
+            f'ndarray has no shape {text!r:.80}: expected up to 63 sides of at least 1, like '
+            f'3,224,224, and at most {_MOST_ELEMENTS} elements'
         )
     return shape

@@ -199,6 +199,15 @@ def is_list(kind: pa.DataType) -> bool:
     )
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text has a UTF-8 form; halves of surrogate pairs, which JSON can hold, have not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def types_of(values: Sequence[Any]) -> set[type]:
     """The exact types of the values: at C speed, what decides whether a column is plain."""
     return set(map(type, values))

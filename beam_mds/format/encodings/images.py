@@ -94,7 +94,10 @@ class Pil(_Image):
     def decode(self, data: bytes) -> Any:
         width, height, size = struct.unpack_from('<III', data)
         mode = data[12 : 12 + size].decode('ascii')
-        return _pillow().frombytes(mode, (width, height), data[12 + size :])
+        pillow, needed = _pillow(), _pixel_bytes(mode, width, height)
+        if len(data) - 12 - size < needed:  # Pillow makes the image before it looks
+            raise FormatError(f'{width} x {height} pixels of mode {mode} need {needed} bytes')
+        return pillow.frombytes(mode, (width, height), data[12 + size :])
 
 
 class Jpeg(_Image):
@@ -161,6 +164,16 @@ class JpegArray(Encoding):
 
     def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
         return pa.array([_split(item) for item in items.to_pylist()], self.arrow_type)
+
+
+def _pixel_bytes(mode: str, width: int, height: int) -> int:
+    """Bytes of an image's raw pixels."""
+    from PIL import ImageMode
+
+    if mode == '1':
+        return (width + 7) // 8 * height
+    layout = ImageMode.getmode(mode)
+    return width * height * len(layout.bands) * np.dtype(layout.typestr).itemsize
 
 
 def _sequence(value: Any) -> Sequence[Any]:
