@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -107,7 +107,7 @@ class EncodedBatch:
                 common type.
         """
         places = self.columns.places(only)
-        arrays = self._decoded(places, lambda encoding, items: encoding.to_arrow(items))
+        arrays = self.decode_columns(places, lambda encoding, items: encoding.to_arrow(items))
         fields = [
             pa.field(name, array.type, metadata={MARK: encoding.name})
             for name, encoding, array in zip(
@@ -131,16 +131,25 @@ class EncodedBatch:
             MissingExtraError: An image column is decoded without Pillow.
         """
         places = self.columns.places(only)
-        columns = self._decoded(places, lambda encoding, items: encoding.decode_column(items))
+        columns = self.decode_columns(places, lambda encoding, items: encoding.decode_column(items))
         if not places:
             return [{} for _ in range(len(self))]
         names = [self.columns.names[place] for place in places]
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
-    def _decoded(
-        self, places: list[int], decode: Callable[[Encoding, pa.LargeBinaryArray], _T]
+    def decode_columns(
+        self, places: Sequence[int], decode: Callable[[Encoding, pa.LargeBinaryArray], _T]
     ) -> list[_T]:
-        """Columns, each decoded at once."""
+        """Decodes columns by a function of their encodings and their encoded values.
+
+        Args:
+            places: Of the columns wanted, as `Columns.places` gives them.
+            decode: Takes n encoded values, whose bytes lie one after another. What it raises is of
+                a sample that is damaged, unless it is a `ColumnsError` or `MissingExtraError`.
+
+        Raises:
+            FormatError: A sample is damaged; `row` says which.
+        """
         found = []
         for place, items in zip(
             places, column_items(self.samples, self.columns.sizes, places), strict=True

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from beam_mds.errors import ColumnsError
+from beam_mds.errors import ColumnsError, FormatError
 from beam_mds.format import get_encoding
-from beam_mds.format.encodings.arrays import DTYPES
+from beam_mds.format.encodings.arrays import DTYPES, NDArray
 from tests.format.helpers import (
     arrow_error_of,
     encode_arrow,
@@ -43,6 +43,63 @@ def test_arrays_come_back_and_batches_give_the_bytes_of_single_ones(
 @given(arrays=st.lists(hnp.arrays(st.sampled_from(['i1', 'f8']), SHAPE), max_size=5))
 def test_arrays_of_different_shapes_and_types_stand_in_one_column(arrays: list[Any]) -> None:
     assert encode_list('ndarray', arrays) == encode_each('ndarray', arrays)
+
+
+def in_groups(encoding: NDArray, arrays: list[Any]) -> dict[Any, list[tuple[Any, bytes]]]:
+    """Dtype and number of dimensions -> shape and bytes of each array."""
+    found = {}
+    items = pa.array([encoding.encode(array) for array in arrays], pa.large_binary())
+    for shapes, numbers in encoding.groups(items):
+        parts = np.split(numbers, np.cumsum(shapes.prod(axis=1))[:-1])
+        rows = zip(map(tuple, shapes.tolist()), [part.tobytes() for part in parts], strict=True)
+        found[numbers.dtype.name, shapes.shape[1]] = list(rows)
+    return found
+
+
+@given(
+    arrays=st.lists(hnp.arrays(st.sampled_from(['i1', 'f8', 'f2']), SHAPE), max_size=9),
+    long=st.booleans(),
+)
+def test_a_column_s_arrays_are_taken_apart_in_groups_of_one_dtype_and_number_of_dimensions(
+    arrays: list[Any], long: bool
+) -> None:
+    arrays += [np.arange(300, dtype='i1'), np.zeros((1, 300))] if long else []
+    wanted: dict[Any, list[tuple[Any, bytes]]] = {}
+    for array in arrays:
+        wanted.setdefault((array.dtype.name, array.ndim), []).append((array.shape, array.tobytes()))
+    assert in_groups(NDArray(), arrays) == wanted
+    for dtype in {array.dtype.name for array in arrays}:
+        some = [array for array in arrays if array.dtype.name == dtype]
+        assert in_groups(NDArray(dtype), some) == {
+            kind: group for kind, group in wanted.items() if kind[0] == dtype
+        }
+
+
+@pytest.mark.parametrize(
+    ('sides', 'message'),
+    [
+        ([2, 2], 'not all arrays have as many numbers as they say'),
+        ([7378697629483820647, 5], 'not all arrays have as many numbers'),  # 3 in 64 bits
+        ([0, 0], 'not all arrays have as many numbers as they say'),
+    ],
+)
+def test_an_array_of_another_size_than_its_shape_is_damage(sides: list[int], message: str) -> None:
+    good = bytes([2 << 2 | 3]) + np.array([3, 1], '<u8').tobytes() + b'abc'
+    bad = bytes([2 << 2 | 3]) + np.array(sides, '<u8').tobytes() + b'abc'
+    with pytest.raises(FormatError, match=message):
+        NDArray('int8').groups(pa.array([good, bad], pa.large_binary()))
+
+
+def test_half_an_element_is_damage() -> None:
+    with pytest.raises(FormatError, match='not all arrays have whole numbers of 2 bytes'):
+        NDArray('int16').groups(pa.array([b'\x04\x01abc'], pa.large_binary()))
+
+
+def test_arrays_of_a_fixed_shape_are_one_group() -> None:
+    arrays = [np.arange(6, dtype=np.uint16).reshape(2, 3) + n for n in range(3)]
+    assert in_groups(NDArray('uint16:2,3'), arrays) == {
+        ('uint16', 2): [((2, 3), array.tobytes()) for array in arrays]
+    }
 
 
 @pytest.mark.parametrize('encoding', ['ndarray', 'ndarray:uint16'])

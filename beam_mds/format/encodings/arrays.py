@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_mds.errors import ColumnsError, EncodingError, FormatError
+from beam_mds.format.encodings.arraygroups import SHAPE_TYPES, ArrayGroup, array_group
 from beam_mds.format.encodings.base import (
     Encoding,
     Part,
@@ -27,7 +28,6 @@ from beam_mds.format.encodings.base import (
     decoded_dictionary,
     is_list,
     joined,
-    large_binary,
     offsets_of,
     plain,
     require_no_nulls,
@@ -40,9 +40,6 @@ DTYPES = {
     'int32': 33, 'float32': 34, 'uint64': 64, 'int64': 65, 'float64': 66,
 }  # fmt: skip
 _DTYPE_NAMES = {number: name for name, number in DTYPES.items()}
-
-# log2 of a shape item's bytes -> the item's type; the smallest that holds the largest side is used.
-_SHAPE_TYPES = ('<u1', '<u2', '<u4', '<u8')
 
 # What Arrow's lists of one size hold, and so an array of a fixed shape; no shard holds much more.
 _MOST_ELEMENTS = 2**31 - 1
@@ -84,7 +81,7 @@ class NDArray(Encoding):
         if dtype is None:
             dtype, at = np.dtype(_DTYPE_NAMES[data[0]]).newbyteorder('<'), 1
         if shape is None:
-            ndim, item = data[at] >> 2, np.dtype(_SHAPE_TYPES[data[at] & 3])
+            ndim, item = data[at] >> 2, np.dtype(SHAPE_TYPES[data[at] & 3])
             shape = tuple(np.frombuffer(data, item, ndim, at + 1).tolist())
             at += 1 + ndim * item.itemsize
             if 0 in shape:  # and other sides of any size
@@ -97,43 +94,45 @@ class NDArray(Encoding):
             return _fixed_lists(joined(items).view(self.dtype), self.shape)
         if not len(items):
             return pa.array([], self.arrow_type or pa.large_list(pa.uint8()))
+        (shapes, numbers), *others = self.groups(items)
+        if any(group.numbers.dtype != numbers.dtype for group in others):
+            raise _no_common_type(f'dtypes {numbers.dtype} and others')
+        if others:
+            raise _no_common_type(f'{shapes.shape[1]} and other numbers of dimensions')
+        column = pa.array(numbers)
+        for axis in reversed(range(shapes.shape[1])):
+            sizes = np.repeat(shapes[:, axis], shapes[:, :axis].prod(axis=1))
+            column = pa.LargeListArray.from_arrays(pa.array(offsets_of(sizes)), column)
+        return column
+
+    def groups(self, items: pa.LargeBinaryArray) -> list[ArrayGroup]:
+        """Decodes a column of n encoded values, each dtype and number of dimensions by itself.
+
+        Args:
+            items: The encoded values; their bytes lie one after another.
+
+        Raises:
+            Exception: One of them is damaged; which one is not said.
+        """
+        if self.shape is not None and self.dtype is not None:
+            numbers = joined(items).view(self.dtype)
+            shape = np.array(self.shape, np.int64)
+            return [ArrayGroup(np.broadcast_to(shape, (len(items), len(shape))), numbers)]
         part = binary_part(items)
         assert part.offsets is not None
         starts, ends = part.offsets[:-1], part.offsets[1:]
-        dtype, lead = self.dtype, 0
-        if dtype is None:
-            numbers = np.unique(part.data[starts])
-            if not _DTYPE_NAMES.keys() >= set(numbers.tolist()):
-                raise FormatError('not all arrays have a dtype that there is')
-            if len(numbers) > 1:
-                raise _no_common_type(f'dtypes {_DTYPE_NAMES[numbers[0]]} and others')
-            dtype, lead = np.dtype(_DTYPE_NAMES[numbers[0]]).newbyteorder('<'), 1
-        heads = part.data[starts + lead]
-        if (heads >> 2 != 1).any():
-            return self._nested_lists(items, dtype)
-        firsts = starts + lead + 1 + (1 << (heads & 3).astype(np.int64))  # of the values
-        sizes, odd = np.divmod(ends - firsts, dtype.itemsize)
-        if odd.any() or (sizes < 1).any():
-            raise FormatError(f'not all arrays have whole numbers of {dtype.itemsize} bytes')
-        # Each item is a head and the values; the sizes in the heads must be those of the values.
-        if (_sides(part.data, starts + lead + 1, heads & 3) != sizes).any():
-            raise FormatError('not all arrays have as many numbers as they say')
-        bounds = np.append(np.stack([starts, firsts], axis=1), ends[-1:])
-        values = pc.take(large_binary(part.data, bounds), pa.array(np.arange(len(items)) * 2 + 1))
-        return pa.LargeListArray.from_arrays(
-            pa.array(offsets_of(sizes)), pa.array(joined(values).view(dtype))
-        )
-
-    def _nested_lists(self, items: pa.LargeBinaryArray, dtype: np.dtype[Any]) -> pa.Array:
-        arrays = [self.decode(item) for item in items.to_pylist()]
-        if len({array.ndim for array in arrays}) > 1:
-            raise _no_common_type(f'{arrays[0].ndim} and other numbers of dimensions')
-        column = pa.array(np.concatenate([array.ravel() for array in arrays]).astype(dtype))
-        for axis in reversed(range(arrays[0].ndim)):
-            sizes = [np.full(math.prod(array.shape[:axis]), array.shape[axis]) for array in arrays]
-            offsets = offsets_of(np.concatenate(sizes))
-            column = pa.LargeListArray.from_arrays(pa.array(offsets), column)
-        return column
+        lead = 0 if self.dtype is not None else 1
+        kinds = (part.data[starts + lead] >> 2).astype(np.int64)
+        if lead:
+            kinds += part.data[starts].astype(np.int64) << 8
+        found = []
+        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+            rows = kinds == kind
+            dtype = self.dtype or np.dtype(_DTYPE_NAMES[kind >> 8]).newbyteorder('<')
+            found.append(
+                array_group(part.data, starts[rows] + lead, ends[rows], dtype, kind & 0xFF)
+            )
+        return found
 
     def encode_column(self, values: Values) -> list[Part]:
         if isinstance(values, pa.Array):
@@ -269,7 +268,7 @@ class NDArray(Encoding):
         if self.shape is not None:
             return head
         item = int(np.searchsorted([1 << 8, 1 << 16, 1 << 32], max(shape), side='right'))
-        sides = np.array(shape, _SHAPE_TYPES[item]).tobytes()
+        sides = np.array(shape, SHAPE_TYPES[item]).tobytes()
         return head + bytes([len(shape) << 2 | item]) + sides
 
 
@@ -290,19 +289,6 @@ def _fixed_lists(numbers: npt.NDArray[Any], shape: tuple[int, ...]) -> pa.Array:
     for side in reversed(shape):
         column = pa.FixedSizeListArray.from_arrays(column, side)
     return column
-
-
-def _sides(
-    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], items: npt.NDArray[Any]
-) -> npt.NDArray[np.int64]:
-    """The integers of 1, 2, 4 or 8 bytes that start at these bytes, int64 of shape (n,)."""
-    found = np.empty(len(starts), np.int64)
-    for item, kind in enumerate(_SHAPE_TYPES):
-        rows = np.flatnonzero(items == item)
-        if len(rows):
-            windows = np.lib.stride_tricks.sliding_window_view(data, 1 << item)
-            found[rows] = windows[starts[rows]].view(kind)[:, 0]
-    return found
 
 
 def _no_common_type(found: str) -> ColumnsError:
