@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from beam_mds.reshard import ReshardMDS
     from beam_mds.shardreader import read_samples
     from beam_mds.splits import hash_split
+    from beam_mds.stats import MDSStats
     from beam_mds.steps import WrittenShard
     from beam_mds.write import WriteResult, WriteToMDS
 
@@ -47,6 +48,7 @@ __all__ = [
     'FormatError',
     'LostSamplesError',
     'MDSError',
+    'MDSStats',
     'MergeError',
     'MergeMDSIndex',
     'MergedIndex',
@@ -71,6 +73,7 @@ __all__ = [
 
 _MODULES = {
     'DeadLetter': 'beam_mds.prepare',
+    'MDSStats': 'beam_mds.stats',
     'MergeMDSIndex': 'beam_mds.merge',
     'MergedIndex': 'beam_mds.merge',
     'ReadAllFromMDS': 'beam_mds.read',

@@ -119,19 +119,22 @@ class _Read(beam.PTransform):
 class ReadEncoded(_Read):
     """Reads datasets without decoding them: elements are `EncodedBatch`, a few MB each."""
 
-    def __init__(self, paths: Sequence[str], options: ReadOptions) -> None:
+    def __init__(
+        self, paths: Sequence[str], options: ReadOptions, kind: type = EncodedBatch
+    ) -> None:
         """Makes the transform.
 
         Args:
             paths: Of the datasets, absolute.
             options: With the form `encoded`.
+            kind: What `options.choose` gives.
         """
         super().__init__(options)
-        self._paths = paths
+        self._paths, self._chosen = paths, kind
 
-    def expand(self, pipeline: PBegin) -> PCollection[EncodedBatch] | ReadResult:
+    def expand(self, pipeline: PBegin) -> PCollection[Any] | ReadResult:
         """Wires the steps."""
-        return self._samples(pipeline | 'Paths' >> beam.Create(self._paths), self._kind())
+        return self._samples(pipeline | 'Paths' >> beam.Create(self._paths), self._chosen)
 
 
 class ReadFromMDS(_Read):

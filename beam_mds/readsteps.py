@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -24,6 +25,8 @@ from beam_mds.rows import row_maker
 from beam_mds.shardreader import ShardReader, ShardRef, check_columns
 
 Form: TypeAlias = Literal['dicts', 'rows', 'batches', 'encoded']
+
+_logger = logging.getLogger(__name__)
 
 # Columns that with_metadata=True adds.
 SHARD, SAMPLE = 'mds_shard', 'mds_sample'
@@ -67,7 +70,7 @@ class ReadOptions:
         with_metadata: Whether elements say where they are from.
         dead_letters: Whether damage becomes a dead letter.
         allow_pickle: Whether pickled columns are decoded.
-        choose: What of encoded samples goes on.
+        choose: What of encoded samples goes on, or what they become; nothing if it has no length.
     """
 
     columns: tuple[str, ...] | None
@@ -76,7 +79,7 @@ class ReadOptions:
     with_metadata: bool
     dead_letters: bool
     allow_pickle: bool
-    choose: Callable[[EncodedBatch], EncodedBatch] | None = None
+    choose: Callable[[EncodedBatch], Sized] | None = None
 
 
 def list_shards(path: str, options: ReadOptions) -> Iterator[ShardRef]:
@@ -219,6 +222,7 @@ class ReadShards(beam.DoFn):
             yield from self._decoded(reader, start + middle, batch.slice(middle, len(batch)))
             return
         self._read.inc(len(batch))
+        _logger.debug('%s: samples read', reader.path, extra={'samples': len(batch)})
         yield from elements
 
     def _formed(self, reader: ShardReader, start: int, batch: EncodedBatch) -> Sequence[Any]:
@@ -226,7 +230,7 @@ class ReadShards(beam.DoFn):
         options = self._options
         if options.form == 'encoded':
             column_bounds(batch.samples, batch.columns.sizes)  # raises where a sample is damaged
-            chosen = batch if options.choose is None else options.choose(batch)
+            chosen: Sized = batch if options.choose is None else options.choose(batch)
             return [chosen] if len(chosen) else []
         if options.form == 'batches':
             table = batch.to_arrow(options.columns)
