@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import itertools
 import json
+import logging
 import sys
 import time
 import unicodedata
@@ -126,23 +128,73 @@ def print_json(value: Any) -> None:
     )
 
 
-def progress(items: Iterable[_T], what: str, total: int | None = None) -> Iterator[_T]:
-    """Passes items on and shows on stderr how many there were: a bar, or now and then a line.
+class Progress:
+    """Shows on stderr how much is done: a bar, or now and then a line where it is no terminal."""
 
-    Args:
-        items: The work.
-        what: What is counted, like `shards`.
-        total: How many there will be.
-    """
-    if sys.stderr.isatty():
-        yield from tqdm(items, total=total, unit=f' {what}', leave=False, file=sys.stderr)
-        return
-    shown = time.monotonic()
-    for done, item in enumerate(items, 1):
-        yield item
-        if time.monotonic() - shown > _LINE_EVERY:
-            shown = time.monotonic()
-            print(f'{done:,}{"" if total is None else f" of {total:,}"} {what}', file=sys.stderr)
+    def __init__(self, what: str, total: int | None = None) -> None:
+        """Starts at 0.
+
+        Args:
+            what: What is counted, like `shards`.
+            total: How many there will be.
+        """
+        self._what, self._total, self._done = what, total, 0
+        self._shown = time.monotonic()
+        self._bar = None
+        if sys.stderr.isatty():
+            self._bar = tqdm(total=total, unit=f' {what}', leave=False, file=sys.stderr)
+
+    def add(self, count: int = 1) -> None:
+        """Counts on."""
+        self._done += count
+        if self._bar is not None:
+            self._bar.update(count)
+        elif time.monotonic() - self._shown > _LINE_EVERY:
+            self._shown = time.monotonic()
+            of_all = '' if self._total is None else f' of {self._total:,}'
+            print(f'{self._done:,}{of_all} {self._what}', file=sys.stderr)
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def progress(items: Iterable[_T], what: str, total: int | None = None) -> Iterator[_T]:
+    """Passes items on and shows how many there were; see `Progress`."""
+    with contextlib.closing(Progress(what, total)) as shown:
+        for item in items:
+            yield item
+            shown.add()
+
+
+class _CountSamples(logging.Handler):
+    """Shows what the steps of a job in this process say that they read."""
+
+    def __init__(self, shown: Progress) -> None:
+        super().__init__()
+        self._shown = shown
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._shown.add(getattr(record, 'samples', 0))
+
+
+@contextlib.contextmanager
+def samples_read() -> Iterator[None]:
+    """Shows how many samples jobs read, as long as they run in this process."""
+    logger = logging.getLogger('beam_mds.readsteps')
+    before = logger.level, logger.propagate
+    with contextlib.closing(Progress('samples')) as shown:
+        handler = _CountSamples(shown)
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False  # other handlers do not ask for a level again
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(before[0])
+            logger.propagate = before[1]
 
 
 def print_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> None:
