@@ -218,6 +218,14 @@ def test_shards_with_other_columns_are_counted_apart(tmp_path: Path) -> None:
     ]
 
 
+def test_what_is_estimated_of_some_shards_is_estimated_of_all(tmp_path: Path) -> None:
+    for order in ([ONE, TWO], [TWO, ONE]):
+        shards = [add_shard(tmp_path, ones(4) if one is ONE else rows(4), one) for one in order]
+        write_index(tmp_path, shards)
+        found = {column.name: column.estimated for column in describe(tmp_path).columns}
+        assert found == {'label': False, 'text': True, 'title': True, 'where': False}
+
+
 def test_folders_of_shards_are_splits_in_natural_order(tmp_path: Path) -> None:
     names = ['part-10/a.mds', 'part-9/a.mds', 'part-9/b.mds', 'c.mds']
     infos = [add_shard(tmp_path, ones(4), ONE, name=name, compression='gz') for name in names]
