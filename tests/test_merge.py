@@ -208,6 +208,19 @@ def test_an_index_above_others_gives_the_shards_that_none_below_it_lists(root: s
     assert merge_indexes(root) == merged._replace(changed=False)
 
 
+def test_indexes_may_lie_above_indexes_above_others(tmp_path: Path) -> None:
+    for part in ('x/y/a', 'x/y/b', 'z'):
+        dataset(tmp_path / part, [part])
+    for folder in ('x/y', 'x', '.'):
+        merge_indexes(tmp_path / folder)
+    (tmp_path / 'x/y/b/index.json').unlink()
+    (tmp_path / 'index.json').unlink()
+
+    assert merge_indexes(tmp_path).parts == 3
+
+    assert texts(tmp_path) == ['x/y/a', 'x/y/b', 'z']
+
+
 def test_explicit_parts_above_others_count_once_too(tmp_path: Path) -> None:
     for part in ('x/a', 'x/b'):
         dataset(tmp_path / part, [part])
@@ -372,6 +385,20 @@ def test_parts_with_different_columns_are_an_error_that_shows_both(tmp_path: Pat
             f'  {tmp_path}/c/index.json: '
             + ', '.join(f'{k} {v}' for k, v in sorted(columns.items()))
         )
+
+
+def test_a_part_whose_own_shards_have_different_columns_is_an_error(tmp_path: Path) -> None:
+    entries = []
+    for part, columns in (('a', {'text': 'str'}), ('b', {'text': 'str', 'label': 'int'})):
+        dataset(tmp_path / part, [part], columns=columns)
+        (entry,) = json.loads((tmp_path / part / 'index.json').read_text())['shards']
+        entry['raw_data']['basename'] = f'{part}/{entry["raw_data"]["basename"]}'
+        entries.append(entry)
+    put(tmp_path / 'index.json', dump_entries(entries))
+    assert assert_refused(MergeError, tmp_path, tmp_path).splitlines()[1:] == [
+        f'  {tmp_path}/index.json: text str',
+        f'  {tmp_path}/index.json: label int, text str',
+    ]
 
 
 def test_of_large_column_tables_only_what_differs_is_shown(tmp_path: Path) -> None:
