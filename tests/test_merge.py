@@ -20,6 +20,7 @@ from beam_mds import (
     storage,
 )
 from beam_mds.format.index import dump_entries
+from tests.faulty import Faults
 from tests.merging import dataset, files, listed, put, texts
 from tests.writing import batch, read, samples, write
 
@@ -66,7 +67,7 @@ def test_merging_again_changes_nothing_and_sends_nothing(root: str) -> None:
     assert texts(root) == ['0', 'a/part0', 'b/part0', 'b/part0/below']
 
 
-def test_a_second_merge_creates_no_file(faults: Any) -> None:
+def test_a_second_merge_creates_no_file(faults: Faults) -> None:
     out = f'{faults.folder}/out'
     for part in ('a', 'b'):
         dataset(f'{out}/{part}', [part])
@@ -219,6 +220,27 @@ def test_indexes_may_lie_above_indexes_above_others(tmp_path: Path) -> None:
     assert merge_indexes(tmp_path).parts == 3
 
     assert texts(tmp_path) == ['x/y/a', 'x/y/b', 'z']
+
+
+def test_what_only_an_index_above_lists_is_looked_up_by_one_listing(faults: Faults) -> None:
+    out = f'{faults.folder}/out'
+    dataset(out, ['0'])
+    for part in ('a', 'b', 'c'):
+        dataset(f'{out}/{part}', [part])
+    merge_indexes(out)
+    storage.delete([f'{out}/a/index.json', f'{out}/b/index.json'])
+    for name, listings in (
+        ('0', ['out/', 'out/', 'out/c/']),
+        ('', ['out/', 'out/a/', 'out/b/', 'out/c/']),
+    ):
+        dataset(f'{out}/c', ['c'], [f'c{name}'])  # the index is to be written again
+        faults.clear()
+        merge_indexes(out)
+        assert sorted(faults.calls('list')) == listings
+        assert texts(out) == [*name, 'a', 'b', 'c', f'c{name}']
+        if name:  # without a shard beside the index
+            entries = json.loads(storage.read(f'{out}/index.json'))['shards']
+            put(f'{out}/index.json', dump_entries(entries[1:]))
 
 
 def test_explicit_parts_above_others_count_once_too(tmp_path: Path) -> None:
