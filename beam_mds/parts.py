@@ -244,7 +244,7 @@ def _places(options: MergeOptions, folders: Sequence[str]) -> dict[str, str]:
         copied = {folder: _name(folder, shared) for folder in outside}
         if len(set(copied.values())) == len(copied) and not any(
             _is_at_or_below(place, copy) or _is_at_or_below(copy, place)
-            for place in set(inside.values()) - {''}
+            for place in inside.values()
             for copy in copied.values()
         ):
             return {**inside, **copied}

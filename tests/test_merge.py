@@ -20,6 +20,7 @@ from beam_mds import (
     storage,
 )
 from beam_mds.format.index import dump_entries
+from tests.faulty import Faults
 from tests.merging import dataset, files, listed, put, texts
 from tests.writing import batch, read, samples, write
 
@@ -66,7 +67,7 @@ def test_merging_again_changes_nothing_and_sends_nothing(root: str) -> None:
     assert texts(root) == ['0', 'a/part0', 'b/part0', 'b/part0/below']
 
 
-def test_a_second_merge_creates_no_file(faults: Any) -> None:
+def test_a_second_merge_creates_no_file(faults: Faults) -> None:
     out = f'{faults.folder}/out'
     for part in ('a', 'b'):
         dataset(f'{out}/{part}', [part])
@@ -206,6 +207,40 @@ def test_an_index_above_others_gives_the_shards_that_none_below_it_lists(root: s
     assert merged.parts == 4  # the index above is the only one that tells of b
     assert texts(root) == ['0', '1', 'a', 'b', 'c']
     assert merge_indexes(root) == merged._replace(changed=False)
+
+
+def test_indexes_may_lie_above_indexes_above_others(tmp_path: Path) -> None:
+    for part in ('x/y/a', 'x/y/b', 'z'):
+        dataset(tmp_path / part, [part])
+    for folder in ('x/y', 'x', '.'):
+        merge_indexes(tmp_path / folder)
+    (tmp_path / 'x/y/b/index.json').unlink()
+    (tmp_path / 'index.json').unlink()
+
+    assert merge_indexes(tmp_path).parts == 3
+
+    assert texts(tmp_path) == ['x/y/a', 'x/y/b', 'z']
+
+
+def test_what_only_an_index_above_lists_is_looked_up_by_one_listing(faults: Faults) -> None:
+    out = f'{faults.folder}/out'
+    dataset(out, ['0'])
+    for part in ('a', 'b', 'c'):
+        dataset(f'{out}/{part}', [part])
+    merge_indexes(out)
+    storage.delete([f'{out}/a/index.json', f'{out}/b/index.json'])
+    for name, listings in (
+        ('0', ['out/', 'out/', 'out/c/']),
+        ('', ['out/', 'out/a/', 'out/b/', 'out/c/']),
+    ):
+        dataset(f'{out}/c', ['c'], [f'c{name}'])  # the index is to be written again
+        faults.clear()
+        merge_indexes(out)
+        assert sorted(faults.calls('list')) == listings
+        assert texts(out) == [*name, 'a', 'b', 'c', f'c{name}']
+        if name:  # without a shard beside the index
+            entries = json.loads(storage.read(f'{out}/index.json'))['shards']
+            put(f'{out}/index.json', dump_entries(entries[1:]))
 
 
 def test_explicit_parts_above_others_count_once_too(tmp_path: Path) -> None:
@@ -372,6 +407,20 @@ def test_parts_with_different_columns_are_an_error_that_shows_both(tmp_path: Pat
             f'  {tmp_path}/c/index.json: '
             + ', '.join(f'{k} {v}' for k, v in sorted(columns.items()))
         )
+
+
+def test_a_part_whose_own_shards_have_different_columns_is_an_error(tmp_path: Path) -> None:
+    entries = []
+    for part, columns in (('a', {'text': 'str'}), ('b', {'text': 'str', 'label': 'int'})):
+        dataset(tmp_path / part, [part], columns=columns)
+        (entry,) = json.loads((tmp_path / part / 'index.json').read_text())['shards']
+        entry['raw_data']['basename'] = f'{part}/{entry["raw_data"]["basename"]}'
+        entries.append(entry)
+    put(tmp_path / 'index.json', dump_entries(entries))
+    assert assert_refused(MergeError, tmp_path, tmp_path).splitlines()[1:] == [
+        f'  {tmp_path}/index.json: text str',
+        f'  {tmp_path}/index.json: label int, text str',
+    ]
 
 
 def test_of_large_column_tables_only_what_differs_is_shown(tmp_path: Path) -> None:

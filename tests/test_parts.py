@@ -82,6 +82,27 @@ def test_a_missing_part_is_named_by_its_number(
     assert message.endswith(f', so no index was written: {said}')
 
 
+def test_a_missing_part_that_is_found_by_its_shards_is_not_guessed_as_well(tmp_path: Path) -> None:
+    numbered(str(tmp_path), 11)
+    put(tmp_path / 'part-11' / 'shard.00000.mds', b'x')
+    assert refused(str(tmp_path), expect=12).endswith(
+        ': there are shards but no index.json in part-11, so what writes them failed or is not done'
+    )
+
+
+def test_shards_below_the_folder_of_their_index_belong_to_a_part(tmp_path: Path) -> None:
+    dataset(tmp_path / 'a', ['a'], below='deep/er')
+    assert refused(str(tmp_path), expect=2).endswith(
+        ': expect a list of folders to have those that are missing named'
+    )
+
+
+def test_numbers_of_one_kind_of_name_say_nothing_of_another_s(tmp_path: Path) -> None:
+    for name in ('a-1', 'a-3', 'b-1', 'b-1000000000000'):
+        dataset(tmp_path / name, [name])
+    assert refused(str(tmp_path), expect=5).endswith(': their numbers leave out a-2')
+
+
 def test_dates_that_leave_out_more_than_are_missing_name_none(tmp_path: Path) -> None:
     for name in ('2024-01-31', '2024-02-01', '2024-02-29', '2024-03-01'):
         dataset(tmp_path / name, [name])
@@ -293,6 +314,7 @@ def test_copies_of_parts_above_parts_keep_their_places(tmp_path: Path) -> None:
         (['/o/a/b', '/x/a', '/x/c'], ['a/b', 'file/x/a', 'file/x/c']),
         (['/o/a', '/x/a/b', '/x/c'], ['a', 'a/b', 'c']),
         (['/o', '/x/a'], ['', 'a']),
+        (['/x/10', '/x/9', '/o/9a'], ['9', '9a', '10']),
     ],
 )
 def test_copies_have_names_by_what_differs_in_their_paths(
@@ -303,6 +325,11 @@ def test_copies_have_names_by_what_differs_in_their_paths(
     if wanted == ['a', 'a/b', 'c']:  # would lie in another part's folder
         wanted = ['a', 'file/x/a/b', 'file/x/c']
     assert [part.place for part in find_parts(given, parts)] == wanted
+
+
+def test_copies_that_would_have_one_name_are_refused() -> None:
+    with pytest.raises(MergeError, match='no names for copies in /o that no other part has'):
+        places('/o', 'gs://a/x', 'gs://a//x')
 
 
 def test_a_name_that_no_index_can_list_is_refused(tmp_path: Path) -> None:
