@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from beam_mds.prepare import DeadLetter
     from beam_mds.read import ReadAllFromMDS, ReadFromMDS, ReadResult
     from beam_mds.readsteps import UnreadSamples
+    from beam_mds.rebuild import rebuild_index
     from beam_mds.reshard import ReshardMDS
     from beam_mds.shardreader import read_samples
     from beam_mds.splits import hash_split
@@ -71,6 +72,7 @@ __all__ = [
     'hash_split',
     'merge_indexes',
     'read_samples',
+    'rebuild_index',
     'verify_dataset',
 ]
 
@@ -91,6 +93,7 @@ _MODULES = {
     'hash_split': 'beam_mds.splits',
     'merge_indexes': 'beam_mds.merge',
     'read_samples': 'beam_mds.shardreader',
+    'rebuild_index': 'beam_mds.rebuild',
     'verify_dataset': 'beam_mds.verify',
 }
 
