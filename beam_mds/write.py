@@ -12,7 +12,6 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.options.pipeline_options import PortableOptions
 from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.error_handling import ErrorHandler
@@ -31,22 +30,12 @@ from beam_mds.options import (
     make_options,
 )
 from beam_mds.prepare import DeadLetter
+from beam_mds.runners import runs_here
 from beam_mds.schema import infer_columns
 from beam_mds.splits import Split
 from beam_mds.steps import WrittenShard
 from beam_mds.storage import is_remote
 from beam_mds.target import check_target
-
-# Runners whose workers share the machine, and so its temporary folder, with the launching process.
-_LOCAL_RUNNERS = frozenset(
-    {
-        'DirectRunner',
-        'SwitchingDirectRunner',
-        'BundleBasedDirectRunner',
-        'FnApiRunner',
-        'PrismRunner',
-    }
-)
 
 coders.register()
 
@@ -358,13 +347,6 @@ def _spill_mode(options: WriteOptions, pipeline: beam.Pipeline) -> str | None:
         return 'beside'
     if options.spill != 'auto':
         return options.spill
-    runner = type(pipeline.runner).__name__
-    if 'Dataflow' in runner:
+    if 'Dataflow' in type(pipeline.runner).__name__:
         return None
-    environment = pipeline.options.view_as(PortableOptions).environment_type
-    local = (
-        environment == 'LOOPBACK'
-        if runner == 'PortableRunner' or environment
-        else runner in _LOCAL_RUNNERS
-    )
-    return 'temp' if local and is_remote(options.out) else 'beside'
+    return 'temp' if runs_here(pipeline) and is_remote(options.out) else 'beside'
