@@ -1,4 +1,4 @@
-"""Apache Beam transforms that write and read MosaicML Streaming (MDS) datasets.
+"""Apache Beam transforms that write, read and check MosaicML Streaming (MDS) datasets.
 
 `beam_mds.format` is the file format itself and needs no Beam; so the transforms are imported only
 when they are asked for.
@@ -27,15 +27,18 @@ from beam_mds.errors import (
 )
 
 if TYPE_CHECKING:
+    from beam_mds.findings import Finding
     from beam_mds.merge import MergedIndex, MergeMDSIndex, merge_indexes
     from beam_mds.prepare import DeadLetter
     from beam_mds.read import ReadAllFromMDS, ReadFromMDS, ReadResult
     from beam_mds.readsteps import UnreadSamples
+    from beam_mds.rebuild import rebuild_index
     from beam_mds.reshard import ReshardMDS
     from beam_mds.shardreader import read_samples
     from beam_mds.splits import hash_split
     from beam_mds.stats import MDSStats
     from beam_mds.steps import WrittenShard
+    from beam_mds.verify import VerifyMDS, verify_dataset
     from beam_mds.write import WriteResult, WriteToMDS
 
 __all__ = [
@@ -45,6 +48,7 @@ __all__ = [
     'EmptyInputError',
     'EncodingError',
     'ErrorThresholdError',
+    'Finding',
     'FormatError',
     'LostSamplesError',
     'MDSError',
@@ -61,6 +65,7 @@ __all__ = [
     'StorageError',
     'TargetError',
     'UnreadSamples',
+    'VerifyMDS',
     'WhereError',
     'WriteResult',
     'WriteToMDS',
@@ -69,10 +74,13 @@ __all__ = [
     'hash_split',
     'merge_indexes',
     'read_samples',
+    'rebuild_index',
+    'verify_dataset',
 ]
 
 _MODULES = {
     'DeadLetter': 'beam_mds.prepare',
+    'Finding': 'beam_mds.findings',
     'MDSStats': 'beam_mds.stats',
     'MergeMDSIndex': 'beam_mds.merge',
     'MergedIndex': 'beam_mds.merge',
@@ -81,12 +89,15 @@ _MODULES = {
     'ReadResult': 'beam_mds.read',
     'ReshardMDS': 'beam_mds.reshard',
     'UnreadSamples': 'beam_mds.readsteps',
+    'VerifyMDS': 'beam_mds.verify',
     'WriteResult': 'beam_mds.write',
     'WriteToMDS': 'beam_mds.write',
     'WrittenShard': 'beam_mds.steps',
     'hash_split': 'beam_mds.splits',
     'merge_indexes': 'beam_mds.merge',
     'read_samples': 'beam_mds.shardreader',
+    'rebuild_index': 'beam_mds.rebuild',
+    'verify_dataset': 'beam_mds.verify',
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there

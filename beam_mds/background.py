@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Generic, ParamSpec, TypeVar
 
+from beam_mds.errors import OptionError
+
 _P = ParamSpec('_P')
 _S = TypeVar('_S')
 _T = TypeVar('_T')
@@ -43,13 +45,19 @@ def run_ahead(call: Callable[[_S], _T], items: Iterable[_S], threads: int) -> It
         threads: How many; at most twice as many results are held.
 
     Raises:
+        OptionError: There is to be no thread.
         Exception: What the first call that failed raised.
     """
-    with ThreadPoolExecutor(threads, thread_name_prefix='beam-mds') as executor:
+    if threads < 1:
+        raise OptionError(f'threads must be 1 or more, got {threads!r:.80}')
+    executor = ThreadPoolExecutor(threads, thread_name_prefix='beam-mds')
+    try:
         jobs: Jobs[_T] = Jobs(executor, 2 * threads)
         for item in items:
             yield from jobs.submit(call, item)
         yield from jobs.finish()
+    finally:  # also where nobody wants the rest
+        executor.shutdown(cancel_futures=True)
 
 
 class Jobs(Generic[_T]):

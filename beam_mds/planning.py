@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from beam_mds.format.shard import NO_LIMIT
 
@@ -42,6 +43,29 @@ OWN_SHARD = re.compile(
 def numbered_name(number: int, digest: str) -> str:
     """The raw basename of a shard whose content has this hash (16 hex digits)."""
     return f'shard.{number:05}.{digest}.mds'
+
+
+def content_digest(stored: Sequence[Any], part: int) -> str:
+    """The hash in a numbered name: of the stored bytes, as bytes-like objects one after another.
+
+    Seeded by the shard's part of its range: shards of copies of one sample can be equal.
+    """
+    state = xxhash.xxh3_64(seed=part)
+    for piece in stored:
+        state.update(piece)
+    return state.hexdigest()
+
+
+def numbered(basename: str) -> tuple[int, str] | None:
+    """The number and the hash in the basename of a stored shard; None for any other name.
+
+    Example:
+        >>> numbered('shard.00012.9f86d081884c7d65.mds.zstd')
+        (12, '9f86d081884c7d65')
+    """
+    found = OWN_SHARD.fullmatch(basename)
+    number, dot, digest = found[1].partition('.') if found else ('', '', '')
+    return (int(number), digest) if dot else None
 
 
 def arrival_name(token: str) -> str:

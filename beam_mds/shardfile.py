@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from beam_mds import blocks, planning, sorting, storage
 from beam_mds.format import FileInfo, Samples, compress, cut_points, hex_digest
@@ -80,7 +79,7 @@ def store_shard(
     if number < 0:
         name = planning.arrival_name(uuid.uuid4().hex)
     else:
-        name = planning.numbered_name(number, _digest(stored, part))
+        name = planning.numbered_name(number, planning.content_digest(stored, part))
     raw_data, zip_data = FileInfo(name, raw_size, raw_hashes), None
     if config.compression is not None:
         hashes = {algo: hex_digest(algo, stored) for algo in config.hashes}
@@ -93,14 +92,6 @@ def store_shard(
         path, len(sizes), raw_size, fragment.stored.bytes, '' if sent else ' (was there already)',
     )  # fmt: skip
     return fragment
-
-
-def _digest(stored: Sequence[Any], part: int) -> str:
-    """A hash of the stored bytes, seeded by the part: shards of copies of a sample can be equal."""
-    state = xxhash.xxh3_64(seed=part)
-    for piece in stored:
-        state.update(piece)
-    return state.hexdigest()
 
 
 class Gathered:

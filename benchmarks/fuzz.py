@@ -29,9 +29,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks import fuzz_inputs, fuzz_targets
-from benchmarks.fuzz_targets import TARGETS, Case, Fault
+from benchmarks import fuzz_checks, fuzz_inputs, fuzz_targets
+from benchmarks.fuzz_targets import Case, Fault
 from tests.memory import Memory
+
+TARGETS = {**fuzz_targets.TARGETS, **fuzz_checks.TARGETS}
 
 SECONDS = 2.0
 """What a case may take."""

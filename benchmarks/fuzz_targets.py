@@ -29,7 +29,7 @@ from tests.building import options as write_options
 from tests.interop.judge import portable
 
 # Characters of an error message, beside a path in it.
-_MESSAGE = 1500
+MESSAGE = 1500
 
 _IMAGES = ('pil', 'jpeg', 'png', 'jpeg_array', 'jpegarray', 'list[pil]', 'list[jpeg]', 'list[png]')
 
@@ -66,7 +66,7 @@ def own_errors() -> Iterator[list[MDSError]]:
         if isinstance(error, MissingExtraError):
             raise Fault(f'Pillow is there: {error}') from error
         text = str(error)
-        if len(text) > _MESSAGE:
+        if len(text) > MESSAGE:
             raise Fault(f'a message of {len(text)} characters: {text[:300]}') from error
         if str(pickle.loads(pickle.dumps(error))) != text:  # noqa: S301 - what we just pickled
             raise Fault(f'another message after pickling: {text[:300]}') from error
@@ -150,7 +150,7 @@ def compressed(rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path
 
 def folder(rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path) -> Case:
     """A dataset of which one file is damaged is read sample by sample."""
-    size, about, dataset = _damaged_folder(rng, seeds, folder)
+    size, about, dataset = damaged_folder(rng, seeds, folder)
     validate = inputs.HASH if rng.random() < 0.2 else None
     pickled = any(encoding.name == 'pkl' for encoding in dataset.columns.encodings)
 
@@ -165,7 +165,7 @@ def folder(rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path) ->
 
 def pipeline(rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path) -> Case:
     """The steps of ReadFromMDS, with dead letters: no sample is lost or read twice."""
-    size, about, dataset = _damaged_folder(rng, seeds, folder)
+    size, about, dataset = damaged_folder(rng, seeds, folder)
     form: Any = rng.choice(('dicts', 'rows', 'batches', 'encoded'))
     columns = tuple(dataset.columns.names[:1]) if form != 'encoded' and rng.random() < 0.3 else None
     validate = inputs.HASH if rng.random() < 0.2 else None
@@ -272,7 +272,7 @@ def _count(element: Any) -> int:
     """Samples that an element stands for."""
     if isinstance(element, TaggedOutput):
         letter: UnreadSamples = element.value
-        if len(letter.message) > _MESSAGE:
+        if len(letter.message) > MESSAGE:
             raise Fault(f'a letter of {len(letter.message)} characters')
         return letter.samples
     return 1 if isinstance(element, dict) or hasattr(element, 'as_dict') else len(element)
@@ -325,7 +325,7 @@ def _damaged_values(rng: random.Random, columns: Columns, row: bytes) -> bytes:
     return b''.join([np.array(heads, '<u4').tobytes(), *found])
 
 
-def _damaged_folder(
+def damaged_folder(
     rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path
 ) -> tuple[int, str, inputs.Dataset]:
     """Writes a dataset with a fault; gives its bytes, what it is, and the dataset without it."""

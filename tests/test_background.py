@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from beam_mds.background import Jobs, run_ahead
+from beam_mds.errors import OptionError
 
 _TIMEOUT_SEC = 10
 
@@ -117,3 +118,22 @@ def test_calls_run_ahead_of_their_reader_in_order_and_not_too_far() -> None:
 def test_the_error_of_a_call_that_runs_ahead_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         list(run_ahead(lambda number: 6 // number, [3, 2, 0, 1], 1))
+
+
+def test_items_are_not_asked_for_once_nobody_reads() -> None:
+    called: list[int] = []
+
+    def call(number: int) -> int:
+        called.append(number)
+        time.sleep(0.01)
+        return number
+
+    results = run_ahead(call, range(100), 1)
+    assert next(results) == 0
+    results.close()  # type: ignore[attr-defined]
+    assert len(called) <= 3  # of two that were under way, the one that had not started is dropped
+
+
+def test_calls_need_a_thread() -> None:
+    with pytest.raises(OptionError, match=r'^threads must be 1 or more, got 0$'):
+        list(run_ahead(str, [1], 0))

@@ -13,10 +13,11 @@ import pytest
 from beam_mds import FormatError
 from beam_mds.format import get_encoding
 from benchmarks import fuzz
-from benchmarks.fuzz_targets import TARGETS, Case, no_pickles, own_errors
+from benchmarks.fuzz import TARGETS
+from benchmarks.fuzz_targets import Case, no_pickles, own_errors
 from tests.memory import Memory
 
-CASES = 1400
+CASES = 1800
 
 
 def test_damaged_datasets_give_only_errors_of_ours_in_little_time_and_memory() -> None:

@@ -433,3 +433,18 @@ def test_names_of_shards_are_ours_and_those_of_others_are_not() -> None:
         ours[0] + '.bak', ours[0] + '.zst', ours[0].replace('00012', '\u0660' * 5),
     ]  # fmt: skip
     assert not any(planning.OWN_SHARD.fullmatch(name) for name in foreign)
+
+
+def test_number_and_hash_are_read_from_a_numbered_name_only() -> None:
+    name = planning.numbered_name(12, 'ab' * 8)
+    for ending in ('', '.zstd', '.br'):
+        assert planning.numbered(name + ending) == (12, 'ab' * 8)
+    others = ['shard.00012.mds', planning.arrival_name('ab' * 16), f'sub/{name}', name + '.bak']
+    assert not any(map(planning.numbered, others))
+
+
+def test_the_hash_in_a_name_is_of_the_bytes_and_the_part() -> None:
+    digests = {planning.content_digest([b'ab', b'c'], part) for part in range(9)}
+    assert len(digests) == 9
+    assert planning.content_digest([memoryview(b'abc')], 3) in digests
+    assert planning.content_digest([b'abd'], 3) not in digests

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import shtab
 from tqdm import tqdm
 
+from beam_mds.findings import Finding
 from beam_mds.show import printable
 
 _T = TypeVar('_T')
@@ -234,6 +235,18 @@ def bytes_text(count: float) -> str:
             break
         size /= 1024
     return f'{size:,.0f} bytes' if unit == 'bytes' else f'{size:,.1f} {unit}'
+
+
+def counted(count: int | None, things: str) -> str:
+    """A number of things in words: `1 shard`, `1,200 samples`; `?` for None."""
+    return f'{"?" if count is None else f"{count:,}"} {things if count != 1 else things[:-1]}'
+
+
+def print_findings(findings: Iterable[Finding]) -> None:
+    """Prints what is wrong with a dataset, one line for each finding."""
+    for found in findings:
+        with tqdm.external_write_mode():  # not into the bar
+            print(printable(f'{found.kind:12}{found.file}: {found.detail}'))
 
 
 def _width(text: str) -> int:

@@ -11,14 +11,22 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from beam_mds import __version__
-from beam_mds.cli import completion, inspect, merge, reshard, stats
+from beam_mds.cli import completion, inspect, merge, rebuild_index, reshard, stats, verify
 from beam_mds.cli.console import DONE, FAILED, INTERRUPTED, USAGE, CommandParser, hint
 from beam_mds.errors import MDSError, OptionError
 from beam_mds.show import printable
 
 # Each has `add(commands)`, which adds its parser and sets `run`, a function of the arguments that
 # returns the exit code.
-_COMMANDS: tuple[ModuleType, ...] = (inspect, merge, stats, reshard, completion)
+_COMMANDS: tuple[ModuleType, ...] = (
+    inspect,
+    verify,
+    merge,
+    rebuild_index,
+    stats,
+    reshard,
+    completion,
+)
 
 _DESCRIPTION = 'Looks at, checks, merges and rewrites MosaicML Streaming (MDS) datasets.'
 

@@ -54,7 +54,7 @@ def column_bounds(samples: Samples, sizes: Sequence[int | None]) -> Offsets:
     """
     count = sizes.count(None)
     require_heads(samples.offsets, count)
-    heads = _heads(samples.data, samples.offsets[:-1], count)
+    heads = size_heads(samples.data, samples.offsets[:-1], count)
     return bounds_of(samples.offsets, heads, sizes)
 
 
@@ -97,7 +97,7 @@ def bounds_of(offsets: Offsets, heads: Offsets, sizes: Sequence[int | None]) -> 
     return bounds
 
 
-def _heads(data: Bytes1D, starts: Offsets, count: int) -> Offsets:
+def size_heads(data: Bytes1D, starts: Offsets, count: int) -> Offsets:
     """The uint32 sizes at the start of each sample, int64 of shape (n, count)."""
     if not len(starts):
         return np.empty((0, count), np.int64)

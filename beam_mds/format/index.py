@@ -132,20 +132,61 @@ def iter_entries(pieces: Iterable[bytes]) -> Iterator[tuple[Entry, ShardInfo]]:
     Raises:
         FormatError: See `parse_index`; it can come after some shards.
     """
+    last: tuple[Entry, ShardInfo] | None = None
     try:
-        yield from _iter_entries(JsonStream(pieces))
+        for entry in _entries(JsonStream(pieces)):
+            last = entry, parse_entry(entry, last)
+            yield last
     except FormatError as error:
         raise FormatError(f'no MDS index: {error}') from error
 
 
-def _iter_entries(index: JsonStream) -> Iterator[tuple[Entry, ShardInfo]]:
+def load_entries(data: bytes) -> list[Any]:
+    """What stands in the list of an index.json, not looked at yet.
+
+    Raises:
+        FormatError: It is no JSON, of another version than 2, or has no list of shards.
+    """
+    try:
+        return list(_entries(JsonStream([data])))
+    except FormatError as error:
+        raise FormatError(f'no MDS index: {error}') from error
+
+
+def parse_entry(entry: Any, like: tuple[Entry, ShardInfo] | None = None) -> ShardInfo:
+    """One of `load_entries` as a shard.
+
+    Args:
+        entry: Whatever stands in the list.
+        like: An entry that was parsed, and its shard: a config that is the same is shared.
+
+    Raises:
+        FormatError: It is none, or a basename leaves the dataset's folder.
+    """
+    try:
+        # To make one takes longer than all else, and most often it is that of the shard before.
+        same = like is not None and all(entry[name] == like[0][name] for name in _CONFIG)
+        config = like[1].config if like is not None and same else ShardConfig.from_dict(entry)
+        zipped = entry['zip_data']
+        return ShardInfo(
+            config,
+            _parse_count(entry['samples']),
+            _parse_file(entry['raw_data']),
+            _parse_file(zipped) if zipped else None,
+        )
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        kind = '' if isinstance(error, MDSError) else f'{type(error).__name__}: '
+        raise FormatError(f'{kind}{error}') from error
+
+
+def _entries(index: JsonStream) -> Iterator[Any]:
     fields: dict[str, Any] = {}
     for name in index.members():
         if name in fields:
             raise FormatError(f'{name!r} is there twice')
         if name == 'shards':
             fields[name] = ...
-            yield from _parse_shards(index.items())
+            yield from index.items()
         else:
             fields[name] = index.value()
     index.end()
@@ -183,28 +224,6 @@ def moved_entry(entry: Entry, folder: str, *, back: bool = False) -> Entry:
             path = path.removeprefix(prefix) if back else prefix + path
             moved[name] = {**file, 'basename': path}
     return moved
-
-
-def _parse_shards(entries: Iterable[Any]) -> Iterator[tuple[Entry, ShardInfo]]:
-    last: Entry = {}
-    config: ShardConfig | None = None
-    for entry in entries:
-        try:
-            # To make one takes longer than all else, and most often it is that of the shard before.
-            if config is None or any(entry[name] != last[name] for name in _CONFIG):
-                config = ShardConfig.from_dict(entry)
-            zipped = entry['zip_data']
-            info = ShardInfo(
-                config,
-                _parse_count(entry['samples']),
-                _parse_file(entry['raw_data']),
-                _parse_file(zipped) if zipped else None,
-            )
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            kind = '' if isinstance(error, MDSError) else f'{type(error).__name__}: '
-            raise FormatError(f'{kind}{error}') from error
-        last = entry
-        yield entry, info
 
 
 def _parse_file(entry: dict[str, Any]) -> FileInfo:

@@ -8,7 +8,14 @@ import pytest
 
 from beam_mds.errors import FormatError
 from beam_mds.format import Columns, FileInfo, ShardConfig, ShardInfo, dump_index, parse_index
-from beam_mds.format.index import iter_entries, parse_entries
+from beam_mds.format.index import (
+    dump_entries,
+    entry_of,
+    iter_entries,
+    load_entries,
+    parse_entries,
+    parse_entry,
+)
 
 COLUMNS = Columns({'text': 'str', 'label': 'uint8'})
 ZIPPED = ShardInfo(
@@ -187,3 +194,18 @@ def test_names_with_dots_in_any_folder_are_plain_paths() -> None:
     for name in ('..a.mds', 'a/..b/.c.mds', 'train.v1/shard.mds', 'ж/x y?*[1].mds'):
         (shard,) = parse_index(renamed(name))
         assert shard.raw_data.basename == name
+
+
+def test_an_entry_is_parsed_by_itself() -> None:
+    good, bad = load_entries(dump_entries([entry_of(PLAIN), {'format': 'mds'}]))
+    assert parse_entry(good) == PLAIN
+    with pytest.raises(FormatError, match=r"^KeyError: '\w+'$"):
+        parse_entry(bad)
+    with pytest.raises(FormatError, match=r'^no MDS index: version 3, expected 2$'):
+        load_entries(b'{"version": 3, "shards": [{}]}')
+
+
+def test_shards_of_one_config_share_it() -> None:
+    first, second, third = parse_index(dump_index([ZIPPED, ZIPPED, PLAIN]))
+    assert first.config is second.config
+    assert second.config != third.config
