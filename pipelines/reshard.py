@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
 
 from beam_mds import OptionError, ReshardMDS
@@ -80,13 +79,12 @@ def build(args: argparse.Namespace) -> ReshardMDS:
     )
 
 
-def start(args: argparse.Namespace, beam_options: PipelineOptions) -> Any:
-    """Builds the pipeline and starts it.
+def wire(pipeline: beam.Pipeline, args: argparse.Namespace) -> None:
+    """Adds the steps to a pipeline.
 
     Raises:
         MDSError: An option cannot work, or there is no dataset to read.
     """
-    pipeline = beam.Pipeline(options=beam_options)
     result = pipeline | 'ReshardMDS' >> build(args)
     if args.errors_output:
         _ = (
@@ -95,39 +93,54 @@ def start(args: argparse.Namespace, beam_options: PipelineOptions) -> Any:
             | 'WriteErrors'
             >> beam.io.WriteToText(args.errors_output, num_shards=1, shard_name_template='')
         )
-    return pipeline.run()
 
 
-def summary(args: argparse.Namespace, result: Any) -> str:
-    """Waits for the job, and tells what it wrote.
+def summary(args: argparse.Namespace, counters: Mapping[str, int]) -> str:
+    """What a job wrote.
 
-    Raises:
-        SystemExit: It did not succeed.
+    Args:
+        args: The options.
+        counters: Of the job, by name.
     """
-    state = result.wait_until_finish()
-    if state != PipelineState.DONE:
-        raise SystemExit(f'the job is {state}: nothing to report')
     rows = [
-        ('samples read', f'{counted(result, "samples_read"):,}'),
+        ('samples read', f'{counters.get("samples_read", 0):,}'),
         *dataset_rows(args.output),
         ('dataset', args.output),
     ]
     if args.errors_output:
-        rows.insert(1, ('damaged samples', f'{counted(result, "samples_unread"):,}'))
+        rows.insert(1, ('damaged samples', f'{counters.get("samples_unread", 0):,}'))
         rows.append(('damaged samples in', args.errors_output))
     return table(rows)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the pipeline from a command line, waits for it, and prints what it wrote."""
+def run(argv: Sequence[str] | None = None) -> tuple[argparse.Namespace, Any]:
+    """Builds the pipeline from a command line, and starts it.
+
+    Args:
+        argv: The arguments; the process's own when None.
+
+    Returns:
+        The options, and the `PipelineResult`.
+    """
     parser = make_parser('pipelines.reshard', DESCRIPTION)
     add_options(parser)
     args, beam_options = parse(parser, argv)
+    pipeline = beam.Pipeline(options=beam_options)
     try:
-        result = start(args, beam_options)
+        wire(pipeline, args)
     except OptionError as error:
         parser.error(str(error))
-    print(summary(args, result))
+    return args, pipeline.run()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the pipeline, waits for it, and prints what it wrote."""
+    args, result = run(argv)
+    state = result.wait_until_finish()
+    if state != PipelineState.DONE:
+        raise SystemExit(f'the job is {state}: nothing to report')
+    names = ('samples_read', 'samples_unread')
+    print(summary(args, {name: counted(result, name) for name in names}))
 
 
 if __name__ == '__main__':

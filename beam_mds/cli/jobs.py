@@ -53,7 +53,7 @@ def run_for_records(
         JobError: The job failed.
         MDSError: What a step raised, where the runner passes it on.
     """
-    pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
+    pipeline = make_pipeline(beam_options)
     if out is None and not runs_here(pipeline):
         raise OptionError(
             f'{flag} is needed: a file that the workers of {type(pipeline.runner).__name__} can '
@@ -67,12 +67,24 @@ def run_for_records(
             | 'Write'
             >> beam.io.WriteToText(path, num_shards=1, shard_name_template='', skip_if_empty=False)
         )
-        counters = _run(pipeline)
+        counters = run_job(pipeline)
         lines = storage.read(path).splitlines()
     return Outcome([json.loads(line) for line in lines], counters)
 
 
-def _run(pipeline: beam.Pipeline) -> dict[str, int]:
+def make_pipeline(beam_options: Sequence[str]) -> beam.Pipeline:
+    """A pipeline that runs in this process, unless the options name a runner."""
+    # The last of two options counts. Beam's own default may be a program that it downloads.
+    return beam.Pipeline(options=PipelineOptions(['--runner=FnApiRunner', *beam_options]))
+
+
+def run_job(pipeline: beam.Pipeline) -> dict[str, int]:
+    """Runs a job to its end; gives our counters by name, none where the runner keeps none.
+
+    Raises:
+        JobError: The job failed.
+        MDSError: What a step raised, where the runner passes it on.
+    """
     try:
         result = pipeline.run()
         state = result.wait_until_finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from beam_mds.cli.console import DONE, add_command
+from beam_mds.cli.console import DONE, FINDINGS, add_command, samples_read
 from pipelines import reshard
 
 _EXAMPLES = """
@@ -25,5 +25,11 @@ def add(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    print(reshard.summary(args, reshard.start(args, args.beam_options)))
-    return DONE
+    from beam_mds.cli.jobs import make_pipeline, run_job
+
+    pipeline = make_pipeline(args.beam_options)
+    reshard.wire(pipeline, args)
+    with samples_read():
+        counters = run_job(pipeline)
+    print(reshard.summary(args, counters))
+    return FINDINGS if counters.get('samples_unread') else DONE

@@ -70,11 +70,9 @@ def _run(args: argparse.Namespace) -> int:
         split=args.split,
         skip_damaged=args.skip_damaged,
     )
-    # The last of two options counts. Beam's own default may be a program that it downloads.
-    options = ['--runner=FnApiRunner', *args.beam_options]
     with samples_read():
         outcome = run_for_records(
-            lambda pipeline: pipeline | stats, options, args.output, '--output'
+            lambda pipeline: pipeline | stats, args.beam_options, args.output, '--output'
         )
     (found,) = outcome.records
     if args.json:
