@@ -27,19 +27,19 @@ from beam_mds.errors import (
 )
 
 if TYPE_CHECKING:
-    from beam_mds.findings import Finding
+    from beam_mds.checking.findings import Finding
     from beam_mds.merge import MergedIndex, MergeMDSIndex, merge_indexes
-    from beam_mds.prepare import DeadLetter
     from beam_mds.read import ReadAllFromMDS, ReadFromMDS, ReadResult
-    from beam_mds.readsteps import UnreadSamples
+    from beam_mds.reading.shardreader import read_samples
+    from beam_mds.reading.steps import UnreadSamples
     from beam_mds.rebuild import rebuild_index
     from beam_mds.reshard import ReshardMDS
-    from beam_mds.shardreader import read_samples
-    from beam_mds.splits import hash_split
     from beam_mds.stats import MDSStats
-    from beam_mds.steps import WrittenShard
     from beam_mds.verify import VerifyMDS, verify_dataset
     from beam_mds.write import WriteResult, WriteToMDS
+    from beam_mds.writing.prepare import DeadLetter
+    from beam_mds.writing.splits import hash_split
+    from beam_mds.writing.steps import WrittenShard
 
 __all__ = [
     'ColumnsError',
@@ -79,8 +79,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    'DeadLetter': 'beam_mds.prepare',
-    'Finding': 'beam_mds.findings',
+    'DeadLetter': 'beam_mds.writing.prepare',
+    'Finding': 'beam_mds.checking.findings',
     'MDSStats': 'beam_mds.stats',
     'MergeMDSIndex': 'beam_mds.merge',
     'MergedIndex': 'beam_mds.merge',
@@ -88,14 +88,14 @@ _MODULES = {
     'ReadFromMDS': 'beam_mds.read',
     'ReadResult': 'beam_mds.read',
     'ReshardMDS': 'beam_mds.reshard',
-    'UnreadSamples': 'beam_mds.readsteps',
+    'UnreadSamples': 'beam_mds.reading.steps',
     'VerifyMDS': 'beam_mds.verify',
     'WriteResult': 'beam_mds.write',
     'WriteToMDS': 'beam_mds.write',
-    'WrittenShard': 'beam_mds.steps',
-    'hash_split': 'beam_mds.splits',
+    'WrittenShard': 'beam_mds.writing.steps',
+    'hash_split': 'beam_mds.writing.splits',
     'merge_indexes': 'beam_mds.merge',
-    'read_samples': 'beam_mds.shardreader',
+    'read_samples': 'beam_mds.reading.shardreader',
     'rebuild_index': 'beam_mds.rebuild',
     'verify_dataset': 'beam_mds.verify',
 }

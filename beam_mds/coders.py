@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 from apache_beam.coders import Coder, registry
 
-from beam_mds.batches import ElementBatch
 from beam_mds.format import EncodedBatch
+from beam_mds.writing.batches import ElementBatch
 
 
 class ArrowCoder(Coder):

@@ -11,7 +11,7 @@ from beam_mds import storage
 from beam_mds.errors import FormatError, OptionError, StorageError
 from beam_mds.format import INDEX_NAME, ShardInfo, parse_index
 from beam_mds.format.index import Entry, iter_entries
-from beam_mds.splits import check_split
+from beam_mds.writing.splits import check_split
 
 Path: TypeAlias = str | os.PathLike[str]
 

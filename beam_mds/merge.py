@@ -13,9 +13,9 @@ from apache_beam.transforms.window import GlobalWindows
 
 from beam_mds.background import run_ahead
 from beam_mds.errors import EmptyInputError, OptionError
-from beam_mds.gather import THREADS, Copy, Gathered, Progress
 from beam_mds.indexes import Path, given_paths
-from beam_mds.parts import Expect, IfExists, MergeOptions, make_merge_options
+from beam_mds.merging.gather import THREADS, Copy, Gathered, Progress
+from beam_mds.merging.parts import Expect, IfExists, MergeOptions, make_merge_options
 from beam_mds.publishing import copy as copy_file
 from beam_mds.publishing import publish
 

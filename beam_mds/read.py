@@ -11,11 +11,12 @@ import pyarrow as pa
 from apache_beam.pvalue import PBegin, PCollection
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from beam_mds import coders, readsteps
+from beam_mds import coders
 from beam_mds.errors import ColumnsError, OptionError
 from beam_mds.format import HASHES, EncodedBatch
 from beam_mds.indexes import Path, dataset_folders, given_paths, read_index
-from beam_mds.readsteps import SAMPLE, SHARD, Form, ReadOptions, UnreadSamples, check_wanted
+from beam_mds.reading import steps
+from beam_mds.reading.steps import SAMPLE, SHARD, Form, ReadOptions, UnreadSamples, check_wanted
 from beam_mds.rows import row_fields
 
 _ON_ERROR = ('fail', 'dead_letter')
@@ -84,13 +85,11 @@ class _Read(beam.PTransform):
         """Wires the steps behind the paths."""
         read = (
             paths
-            | 'ListShards' >> beam.FlatMap(readsteps.list_shards, self._options)
+            | 'ListShards' >> beam.FlatMap(steps.list_shards, self._options)
             # ShardRef
             | 'SpreadShards' >> beam.Reshuffle()
             | 'ReadShards'
-            >> beam.ParDo(readsteps.ReadShards(self._options)).with_outputs(
-                'errors', main='samples'
-            )
+            >> beam.ParDo(steps.ReadShards(self._options)).with_outputs('errors', main='samples')
         )
         read.samples.element_type = kind
         read.errors.element_type = UnreadSamples

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from beam_mds import storage
 from beam_mds.background import run_ahead
-from beam_mds.checks import (
+from beam_mds.checking.checks import (
     Header,
     check_samples,
     column_differences,
@@ -20,13 +20,13 @@ from beam_mds.checks import (
     read_header,
     unpack,
 )
+from beam_mds.checking.findings import CheckError, Finding
+from beam_mds.checking.inventory import LEFTOVER, range_of, unreadable
 from beam_mds.errors import FormatError, OptionError, StorageError, TargetError
-from beam_mds.findings import CheckError, Finding
 from beam_mds.format import INDEX_NAME, FileInfo, ShardInfo, dump_index, hex_digest
 from beam_mds.format.compression import suffix
 from beam_mds.format.hashing import check_hashes
 from beam_mds.indexes import Path, given_paths, natural_key
-from beam_mds.inventory import LEFTOVER, range_of, unreadable
 from beam_mds.publishing import publish
 
 # The hashes to list: names, or those that each shard's own config names.

@@ -13,13 +13,13 @@ import numpy as np
 from apache_beam.pvalue import PBegin
 
 from beam_mds.errors import ColumnsError, OptionError
+from beam_mds.filtering.where import Where, parse_where
 from beam_mds.format import Columns, EncodedBatch, ShardConfig
 from beam_mds.indexes import Path, dataset_folders, given_paths, read_index
-from beam_mds.prepare import digests
 from beam_mds.read import ReadEncoded, ReadResult, read_options
-from beam_mds.shardreader import check_columns
-from beam_mds.where import Where, parse_where
+from beam_mds.reading.shardreader import check_columns
 from beam_mds.write import WriteResult, WriteToMDS
+from beam_mds.writing.prepare import digests
 
 Filter: TypeAlias = str | Callable[[Mapping[str, Any]], bool]
 
@@ -111,7 +111,7 @@ class ReshardMDS(beam.PTransform):
             columns: The columns to keep, by their old names; all when None.
             rename: Old name -> new name.
             where: The samples to keep: a text like `"lang == 'en' and length > 100"`, see
-                `beam_mds.where`, or a function of the sample. Both know the old names.
+                `beam_mds.filtering.where`, or a function of the sample. Both know the old names.
             fraction: Share of the samples to keep, 0 to 1, by a hash of the `key` column, or else
                 of the sample: the same in every run, and those of a smaller share are among those
                 of a larger one.

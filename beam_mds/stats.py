@@ -21,7 +21,7 @@ from beam_mds.format.encodings.base import Offsets, StoredText, binary_part
 from beam_mds.format.encodings.text import Str
 from beam_mds.indexes import Path, given_paths
 from beam_mds.read import ReadEncoded, ReadResult, read_options
-from beam_mds.readsteps import UnreadSamples
+from beam_mds.reading.steps import UnreadSamples
 
 # Of samples that cannot be read, so many dead letters are kept, and the number of all.
 MAX_LETTERS = 20

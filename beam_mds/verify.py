@@ -12,11 +12,11 @@ from apache_beam.pvalue import PBegin, PCollection, TaggedOutput
 
 from beam_mds import storage
 from beam_mds.background import run_ahead
-from beam_mds.checks import check_shard
+from beam_mds.checking.checks import check_shard
+from beam_mds.checking.findings import Finding
+from beam_mds.checking.inventory import ShardTask, list_dataset, unreadable
 from beam_mds.errors import OptionError, StorageError
-from beam_mds.findings import Finding
 from beam_mds.indexes import Path, dataset_folders, given_paths
-from beam_mds.inventory import ShardTask, list_dataset, unreadable
 
 # Threads of a check at once, each with a shard in memory: enough to wait for a store.
 THREADS = 4

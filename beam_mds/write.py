@@ -17,10 +17,14 @@ from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.error_handling import ErrorHandler
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_mds import coders, ranges, steps
-from beam_mds.batches import ElementBatch
+from beam_mds import coders
 from beam_mds.errors import OptionError
-from beam_mds.options import (
+from beam_mds.runners import runs_here
+from beam_mds.schema import infer_columns
+from beam_mds.storage import is_remote
+from beam_mds.writing import ranges, steps
+from beam_mds.writing.batches import ElementBatch
+from beam_mds.writing.options import (
     ArrowSchema,
     Extra,
     IfExists,
@@ -29,13 +33,10 @@ from beam_mds.options import (
     WriteOptions,
     make_options,
 )
-from beam_mds.prepare import DeadLetter
-from beam_mds.runners import runs_here
-from beam_mds.schema import infer_columns
-from beam_mds.splits import Split
-from beam_mds.steps import WrittenShard
-from beam_mds.storage import is_remote
-from beam_mds.target import check_target
+from beam_mds.writing.prepare import DeadLetter
+from beam_mds.writing.splits import Split
+from beam_mds.writing.steps import WrittenShard
+from beam_mds.writing.target import check_target
 
 coders.register()
 

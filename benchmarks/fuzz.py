@@ -5,7 +5,8 @@ far beyond the input's size, two ways of decoding that differ, or a sample that 
 printed once, with its number: `--case N` runs that case alone. The exit status is 1 if there was
 one.
 
-Memory is what `tests.memory` measures: allocations of Python, numpy and Arrow, and resident memory.
+Memory is what `tests.helpers.memory` measures: allocations of Python, numpy and Arrow, and resident
+memory.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Any
 
 from benchmarks import fuzz_checks, fuzz_inputs, fuzz_targets
 from benchmarks.fuzz_targets import Case, Fault
-from tests.memory import Memory
+from tests.helpers.memory import Memory
 
 TARGETS = {**fuzz_targets.TARGETS, **fuzz_checks.TARGETS}
 

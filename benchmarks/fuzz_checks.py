@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beam_mds import read_samples, rebuild_index, verify_dataset
-from beam_mds.findings import KINDS
+from beam_mds.checking.findings import KINDS
 from benchmarks import fuzz_inputs as inputs
 from benchmarks.fuzz_targets import MESSAGE, Case, Fault, Target, damaged_folder, own_errors
 

@@ -22,10 +22,16 @@ from beam_mds.errors import MDSError, MissingExtraError
 from beam_mds.format import Columns, EncodedBatch, Shard, decompress, dump_index, parse_index
 from beam_mds.format.encodings.text import Pickle
 from beam_mds.format.index import dump_entries, parse_entries
-from beam_mds.readsteps import ReadOptions, ReadShards, ShardRanges, UnreadSamples, list_shards
-from beam_mds.target import check_target
+from beam_mds.reading.steps import (
+    ReadOptions,
+    ReadShards,
+    ShardRanges,
+    UnreadSamples,
+    list_shards,
+)
+from beam_mds.writing.target import check_target
 from benchmarks import fuzz_inputs as inputs
-from tests.building import options as write_options
+from tests.helpers.building import options as write_options
 from tests.interop.judge import portable
 
 # Characters of an error message, beside a path in it.

@@ -16,7 +16,7 @@ import pytest
 from gcp_storage_emulator.server import create_server
 
 from beam_mds import retries
-from tests import attempts, faulty
+from tests.helpers import attempts, faulty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,13 +89,13 @@ def root(request: pytest.FixtureRequest, short_waits: None) -> str:
 
 @pytest.fixture
 def faults(tmp_path: Path, short_waits: None, monkeypatch: pytest.MonkeyPatch) -> faulty.Faults:
-    """Give a store that fails on demand; tests/faulty.py tells how."""
+    """Give a store that fails on demand; tests/helpers/faulty.py tells how."""
     state, local, site = (tmp_path / name for name in ('faults', 'store', 'site'))
     for folder in (state, local, site):
         folder.mkdir()
     monkeypatch.setenv(faulty.ENVIRONMENT, str(state))
     # Worker processes know the scheme only if they import it.
-    (site / 'sitecustomize.py').write_text('import tests.faulty\n')
+    (site / 'sitecustomize.py').write_text('import tests.helpers.faulty\n')
     root = str(Path(__file__).parent.parent)
     paths = [str(site), root, os.environ.get('PYTHONPATH', '')]
     monkeypatch.setenv('PYTHONPATH', os.pathsep.join(filter(None, paths)))

@@ -10,7 +10,7 @@ from apache_beam.coders import FastPrimitivesCoder, PickleCoder, registry
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_mds import coders, write
-from beam_mds.batches import ElementBatch
+from beam_mds.writing.batches import ElementBatch
 
 assert write.coders is coders  # importing it registers them
 

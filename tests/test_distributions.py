@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from beam_mds import distributions
 from beam_mds.distributions import MAX_VALUES, Distribution, merge_tallies, tally
-from tests.summing import described
+from tests.helpers.summing import described
 
 DTYPES = st.sampled_from(
     ['u1', 'i1', 'u2', 'i2', 'u4', 'i4', 'u8', 'i8', 'f2', 'f4', 'f8', '<i4', '>i4', '>f8']

@@ -15,7 +15,7 @@ from beam_mds.format import get_encoding
 from benchmarks import fuzz
 from benchmarks.fuzz import TARGETS
 from benchmarks.fuzz_targets import Case, no_pickles, own_errors
-from tests.memory import Memory
+from tests.helpers.memory import Memory
 
 CASES = 1800
 

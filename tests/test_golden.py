@@ -10,7 +10,7 @@ import pytest
 from beam_mds import read_samples
 from beam_mds.indexes import read_index
 from tests.data.make_golden import COLUMNS, DATASETS, FOLDER, make, samples
-from tests.writing import content
+from tests.helpers.writing import content
 
 
 @pytest.fixture(scope='module')

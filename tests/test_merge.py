@@ -20,9 +20,9 @@ from beam_mds import (
     storage,
 )
 from beam_mds.format.index import dump_entries
-from tests.faulty import Faults
-from tests.merging import dataset, files, listed, put, texts
-from tests.writing import batch, read, samples, write
+from tests.helpers.faulty import Faults
+from tests.helpers.merging import dataset, files, listed, put, texts
+from tests.helpers.writing import batch, read, samples, write
 
 
 def without_index(folder: str | Path) -> dict[str, bytes]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from beam_mds import DamagedError, MDSError, StorageError, merge_indexes
-from tests.attempts import CHANGES, Files, Store, restore, signature
-from tests.faulty import Fault, Faults
-from tests.merging import dataset, texts
-from tests.writing import content
+from tests.helpers.attempts import CHANGES, Files, Store, restore, signature
+from tests.helpers.faulty import Fault, Faults
+from tests.helpers.merging import dataset, texts
+from tests.helpers.writing import content
 
 OLD = ['a', 'b']
 NEW = ['0', 'a', 'b', 'c']
@@ -149,7 +149,7 @@ def test_two_merges_at_once_leave_one_whole_index(store: Store) -> None:
 def test_a_large_index_is_published_in_pieces(
     faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr('beam_mds.spool._PIECE', 100)
+    monkeypatch.setattr('beam_mds.merging.spool._PIECE', 100)
     out = f'{faults.folder}/out'
     dataset(f'{out}/a', *[[str(number)] for number in range(20)])
     faults.clear()

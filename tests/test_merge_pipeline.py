@@ -22,9 +22,9 @@ from beam_mds import (
     read_samples,
     storage,
 )
-from tests.merging import dataset, files, listed, texts
-from tests.runners import runner_of
-from tests.writing import COLUMNS, SEEN, read, run, samples, see, see_with_file
+from tests.helpers.merging import dataset, files, listed, texts
+from tests.helpers.runners import runner_of
+from tests.helpers.writing import COLUMNS, SEEN, read, run, samples, see, see_with_file
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 
 from beam_mds import StorageError, TargetError, publishing, storage
 from beam_mds.publishing import STAGED, copy, holds
-from tests.faulty import Fault, Faults
+from tests.helpers.faulty import Fault, Faults
 
 # When files of these tests were made; seconds.
 EARLIER, LATER = 1_000_000_000, 1_100_000_000

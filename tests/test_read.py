@@ -29,14 +29,13 @@ from beam_mds import (
     StorageError,
     UnreadSamples,
     WriteToMDS,
-    readsteps,
-    shardreader,
 )
 from beam_mds.indexes import read_index
-from beam_mds.readsteps import ReadOptions, ReadShards, ShardRanges, list_shards
-from beam_mds.shardreader import ShardRef
-from tests.faulty import Fault, Faults
-from tests.writing import COLUMNS, Sample, run, samples, write
+from beam_mds.reading import shardreader, steps
+from beam_mds.reading.shardreader import ShardRef
+from beam_mds.reading.steps import ReadOptions, ReadShards, ShardRanges, list_shards
+from tests.helpers.faulty import Fault, Faults
+from tests.helpers.writing import COLUMNS, Sample, run, samples, write
 
 ROWS = samples(150, names=4)
 BY_NUMBER: Callable[[Any], int] = lambda sample: int(sample['number'])  # noqa: E731
@@ -275,7 +274,7 @@ def test_an_uncompressed_shard_is_read_in_ranges_and_not_more_than_once(
     write(samples(2000, largest=500), faults.folder)
     (info,) = read_index(faults.folder)
     size = info.raw_data.bytes
-    monkeypatch.setattr(readsteps, '_RANGE_BYTES', size // 5)
+    monkeypatch.setattr(steps, '_RANGE_BYTES', size // 5)
     monkeypatch.setattr(shardreader, '_BATCH_BYTES', size // 20)
     faults.clear()
     assert len(found(ReadFromMDS(faults.folder))) == 2000
@@ -303,7 +302,7 @@ def test_a_range_reads_only_its_own_offsets_and_samples(faults: Faults) -> None:
 def test_any_other_shard_is_read_once_for_a_claim(
     faults: Faults, monkeypatch: pytest.MonkeyPatch, how: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(readsteps, '_RANGE_BYTES', 1000)
+    monkeypatch.setattr(steps, '_RANGE_BYTES', 1000)
     write(ROWS, faults.folder, compression=how.get('compression'), hashes=['sha1'])
     faults.clear()
     assert len(found(ReadFromMDS(faults.folder, validate_hash=how.get('validate')))) == len(ROWS)
@@ -395,11 +394,11 @@ def test_ranges_are_of_about_one_size_and_cover_the_shard(
     provider = ShardRanges()
     whole = provider.initial_restriction(shard)
     assert provider.restriction_size(shard, whole) == shard.info.raw_data.bytes
-    monkeypatch.setattr(readsteps, '_RANGE_BYTES', shard.info.raw_data.bytes // 7)
+    monkeypatch.setattr(steps, '_RANGE_BYTES', shard.info.raw_data.bytes // 7)
     parts = list(provider.split(shard, whole))
     assert [part.start for part in parts] + [150] == [0] + [part.stop for part in parts]
     assert {part.stop - part.start for part in parts} <= {21, 22}
-    monkeypatch.setattr(readsteps, '_RANGE_BYTES', 1)
+    monkeypatch.setattr(steps, '_RANGE_BYTES', 1)
     assert len(list(provider.split(shard, whole))) == 150
 
 
@@ -588,7 +587,7 @@ def test_read_samples_are_counted(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['processes', 'portable', 'prism'])
 def test_other_runners_read_the_same(tmp_path: Path, kind: str) -> None:
-    from tests.runners import runner_of
+    from tests.helpers.runners import runner_of
 
     write(ROWS, tmp_path / 'a', size_limit=1500)
     write(ROWS, tmp_path / 'b', size_limit=None, num_shards=1, compression='zstd')

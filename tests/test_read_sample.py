@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 from beam_mds import FormatError, OptionError, StorageError
-from beam_mds.describe import Place, read_sample
 from beam_mds.format import INDEX_NAME, Samples
-from beam_mds.show import Undecoded
-from tests.datasets import add_shard, write_dataset, write_index
-from tests.faulty import Faults
-from tests.test_describe import bytes_read
+from beam_mds.viewing.describe import Place, read_sample
+from beam_mds.viewing.show import Undecoded
+from tests.helpers.datasets import add_shard, write_dataset, write_index
+from tests.helpers.faulty import Faults
+from tests.viewing.test_describe import bytes_read
 
 COLUMNS = {'n': 'int32', 'text': 'str'}
 SAMPLES = [{'n': number, 'text': f'text {number} ' * 9} for number in range(60)]

@@ -21,12 +21,12 @@ from beam_mds import (
 )
 from beam_mds.format import INDEX_NAME, compress, decompress, hex_digest, parse_index
 from beam_mds.indexes import read_index
-from beam_mds.planning import numbered
 from beam_mds.storage import list_folder
-from tests.damage import rename_as_mdswriter, shards
+from beam_mds.writing.planning import numbered
 from tests.data import make_golden
-from tests.faulty import Fault, Faults
-from tests.writing import Sample, read, samples, write
+from tests.helpers.damage import rename_as_mdswriter, shards
+from tests.helpers.faulty import Fault, Faults
+from tests.helpers.writing import Sample, read, samples, write
 
 ROWS = samples(120)
 LIMIT = 1500

@@ -22,7 +22,7 @@ from beam_mds import (
     read_samples,
 )
 from beam_mds.indexes import read_index
-from tests.writing import COLUMNS, Sample, content, read, run, samples, write
+from tests.helpers.writing import COLUMNS, Sample, content, read, run, samples, write
 
 ROWS = samples(150, names=4)
 

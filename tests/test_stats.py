@@ -17,14 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_mds import ColumnsError, DamagedError, MDSStats, OptionError, readsteps, shardreader
+from beam_mds import ColumnsError, DamagedError, MDSStats, OptionError
 from beam_mds.format import INDEX_NAME, Columns, EncodedBatch, dump_index, get_encoding
 from beam_mds.indexes import read_index
+from beam_mds.reading import shardreader, steps
 from beam_mds.stats import MAX_LETTERS, DatasetStats, batch_stats
 from tests.format.values import VALUES
-from tests.runners import runner_of
-from tests.summing import counted, described, summed
-from tests.writing import SEEN, Sample, run, samples, see, write
+from tests.helpers.runners import runner_of
+from tests.helpers.summing import counted, described, summed
+from tests.helpers.writing import SEEN, Sample, run, samples, see, write
 
 COLUMNS = {
     'data': 'bytes',
@@ -227,7 +228,7 @@ def test_bundles_ranges_and_batches_do_not_matter(
     given = rows(300)
     write(given, tmp_path, COLUMNS, size_limit=20_000)
     whole = wanted(COLUMNS, given)
-    monkeypatch.setattr(readsteps, '_RANGE_BYTES', 3000)
+    monkeypatch.setattr(steps, '_RANGE_BYTES', 3000)
     monkeypatch.setattr(shardreader, '_BATCH_SAMPLES', 3)
     for workers in (1, 3):
         assert stats_of(MDSStats(tmp_path), f'--direct_num_workers={workers}') == whole

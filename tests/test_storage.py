@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from beam_mds import OptionError, StorageError, retries, storage
 from beam_mds.publishing import publish
-from tests.faulty import Fault, Faults
-from tests.memory import peak_of
+from tests.helpers.faulty import Fault, Faults
+from tests.helpers.memory import peak_of
 
 # What a glob, a URL or a shell could take for something else.
 NASTY = 'ä ß[b]*?#+!^{}%20&=~,;@'

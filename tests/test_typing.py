@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from beam_mds import WriteToMDS
-from beam_mds.options import Order
+from beam_mds.writing.options import Order
 
 _ROOT = Path(__file__).parent.parent
 _BLOCKS = re.findall(

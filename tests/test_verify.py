@@ -28,13 +28,13 @@ from beam_mds import (
 )
 from beam_mds.format import INDEX_NAME
 from beam_mds.indexes import read_index
-from beam_mds.planning import numbered
 from beam_mds.storage import list_folder
-from tests.damage import change_index, rename_as_mdswriter, shards
+from beam_mds.writing.planning import numbered
 from tests.data import make_golden
-from tests.faulty import Fault, Faults
-from tests.runners import runner_of
-from tests.writing import content, run, samples, write
+from tests.helpers.damage import change_index, rename_as_mdswriter, shards
+from tests.helpers.faulty import Fault, Faults
+from tests.helpers.runners import runner_of
+from tests.helpers.writing import content, run, samples, write
 
 ROWS = samples(120)
 LIMIT = 1500

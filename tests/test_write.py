@@ -16,7 +16,7 @@ from apache_beam.transforms.display import DisplayData
 from beam_mds import WriteToMDS, read_samples
 from beam_mds.format import HASHES
 from beam_mds.indexes import read_index
-from tests.writing import (
+from tests.helpers.writing import (
     COLUMNS,
     SEEN,
     batch,

@@ -20,9 +20,9 @@ from beam_mds import (
     OptionError,
     WriteToMDS,
     read_samples,
-    steps,
 )
-from tests.writing import COLUMNS, SEEN, Sample, content, read, run, samples, see
+from beam_mds.writing import steps
+from tests.helpers.writing import COLUMNS, SEEN, Sample, content, read, run, samples, see
 
 ROWS = samples(400)
 
@@ -158,7 +158,7 @@ def test_text_that_is_no_utf8_in_arrow_is_a_dead_letter(tmp_path: Path) -> None:
 def test_a_sample_too_large_for_any_shard_takes_the_same_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr('beam_mds.prepare.SHARD_CEILING', 5000)
+    monkeypatch.setattr('beam_mds.writing.prepare.SHARD_CEILING', 5000)
     rows = [{'data': b'x' * size} for size in (10, 6000, 20)]
     (letter,) = write_with_errors(rows, tmp_path, {'data': 'bytes'})
     assert letter.message == ('a sample of 6004 bytes fits no shard: offsets in a shard are uint32')

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import beam_mds.commit as module
+import beam_mds.writing.commit as module
 from beam_mds import TargetError, read_samples
-from tests.faulty import Fault, Faults
-from tests.writing import COLUMNS, Sample, content, read, samples, write
+from tests.helpers.faulty import Fault, Faults
+from tests.helpers.writing import COLUMNS, Sample, content, read, samples, write
 
 LIMIT = 1200
 OLD, NEW = samples(200, seed=1), samples(120, seed=2)

@@ -14,8 +14,8 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from beam_mds import EncodingError, LostSamplesError, StorageError, TargetError, WriteToMDS
 from beam_mds.indexes import read_index
-from tests.faulty import Fault, Faults
-from tests.writing import COLUMNS, SEEN, batch, content, read, run, samples, see, write
+from tests.helpers.faulty import Fault, Faults
+from tests.helpers.writing import COLUMNS, SEEN, batch, content, read, run, samples, see, write
 
 ROWS = samples(60)
 ORDERS = pytest.mark.parametrize('order', ['shuffled', 'arrival'])

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from apache_beam.io.filesystems import FileSystems
 
-from beam_mds import EncodingError, StorageError, TargetError, commit
+from beam_mds import EncodingError, StorageError, TargetError
 from beam_mds.indexes import read_index
 from beam_mds.storage import list_folder
-from tests.writing import content, read, samples, write
+from beam_mds.writing import commit
+from tests.helpers.writing import content, read, samples, write
 
 ROWS = samples(80)
 LIMIT = 1500

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from beam_mds import OptionError, WriteToMDS, read_samples
-from tests.writing import COLUMNS, content, samples, write
+from tests.helpers.writing import COLUMNS, content, samples, write
 
 
 @pytest.mark.parametrize('key', ['name', lambda sample: sample['name']])

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_mds import OptionError, WriteToMDS, planning
+from beam_mds import OptionError, WriteToMDS
 from beam_mds.format import cut_points
 from beam_mds.indexes import read_index
-from tests.writing import COLUMNS, read, samples, write
+from beam_mds.writing import planning
+from tests.helpers.writing import COLUMNS, read, samples, write
 
 ROWS = samples(1000)
 
@@ -138,7 +139,7 @@ def test_many_small_shards_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptu
 def test_a_large_index_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr('beam_mds.commit._LARGE_INDEX', 1000)
+    monkeypatch.setattr('beam_mds.writing.commit._LARGE_INDEX', 1000)
     with caplog.at_level(logging.WARNING, 'beam_mds'):
         write(ROWS[:10], tmp_path / 'small')
         write(ROWS, tmp_path / 'large', size_limit=10_000)

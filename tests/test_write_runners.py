@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from beam_mds import WriteToMDS
 from beam_mds.indexes import read_index
-from tests.runners import runner_of
-from tests.writing import (
+from tests.helpers.runners import runner_of
+from tests.helpers.writing import (
     COLUMNS,
     SEEN,
     LogBundles,

@@ -14,7 +14,7 @@ import pytest
 
 from beam_mds import ColumnsError, DeadLetter, OptionError, WriteToMDS, read_samples
 from beam_mds.indexes import read_index
-from tests.writing import SEEN, content, run, see
+from tests.helpers.writing import SEEN, content, run, see
 
 
 class Named(NamedTuple):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from beam_mds import read_samples
 from beam_mds.format import ShardInfo
 from beam_mds.indexes import read_index
-from tests.writing import COLUMNS, content, read, samples, write
+from tests.helpers.writing import COLUMNS, content, read, samples, write
 
 ORDERS = pytest.mark.parametrize('order', ['shuffled', 'arrival'])
 

@@ -13,7 +13,7 @@ import pytest
 
 from beam_mds import EncodingError, OptionError, WriteToMDS, read_samples
 from beam_mds.indexes import read_index
-from tests.writing import COLUMNS, Sample, batch, content, run, samples, table, write
+from tests.helpers.writing import COLUMNS, Sample, batch, content, run, samples, table, write
 
 ROWS = samples(2000)
 LIMIT = 4000
@@ -97,7 +97,7 @@ def test_shards_are_full(
     shape: str, most: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if most:  # fewer bounds than keys, as with much data
-        monkeypatch.setattr('beam_mds.sorting._MOST_BOUNDS', most)
+        monkeypatch.setattr('beam_mds.writing.sorting._MOST_BOUNDS', most)
     rng = np.random.default_rng(0)
     count, limit = 20_000, 60_000
     keys = rng.integers(0, 2**40, count)

@@ -14,8 +14,8 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 
 from beam_mds import read_samples
 from beam_mds.indexes import read_index
-from tests.faulty import Faults
-from tests.writing import content, read, samples, write
+from tests.helpers.faulty import Faults
+from tests.helpers.writing import content, read, samples, write
 
 ROWS = samples(60)
 LIMIT = 1200
@@ -63,7 +63,7 @@ def test_a_folder_gets_the_run_files_and_is_empty_afterwards(faults: Faults) -> 
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The spill folders that a write would remove, and that stay for this test."""
     folders: list[str] = []
-    monkeypatch.setattr('beam_mds.commit.storage.delete_folder', folders.append)
+    monkeypatch.setattr('beam_mds.writing.commit.storage.delete_folder', folders.append)
     return folders
 
 

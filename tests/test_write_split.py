@@ -12,9 +12,9 @@ import apache_beam as beam
 import pytest
 
 from beam_mds import EncodingError, TargetError, WriteToMDS, hash_split, read_samples
-from beam_mds.planning import OWN_SHARD
-from tests.faulty import Faults
-from tests.writing import (
+from beam_mds.writing.planning import OWN_SHARD
+from tests.helpers.faulty import Faults
+from tests.helpers.writing import (
     COLUMNS,
     SEEN,
     Sample,
@@ -135,7 +135,7 @@ def test_150_splits_in_one_bundle_and_one_with_a_single_sample(
 def test_many_open_splits_are_not_all_kept_in_memory_in_arrival_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr('beam_mds.encode._RUN_BYTES', 2_000)
+    monkeypatch.setattr('beam_mds.writing.encode._RUN_BYTES', 2_000)
     rows = [{'part': f'p{number % 50}', 'n': number} for number in range(5000)]
     write(
         rows, tmp_path, {'part': 'str', 'n': 'int32'}, split='part', order='arrival',

@@ -15,7 +15,7 @@ from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, TimestampedValue
 
 from beam_mds import OptionError, WriteToMDS, read_samples
-from tests.writing import COLUMNS, SEEN, batch, content, read, run, samples, see, write
+from tests.helpers.writing import COLUMNS, SEEN, batch, content, read, run, samples, see, write
 
 _FOLDERS = [
     'set [x] [!a]',

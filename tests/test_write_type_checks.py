@@ -10,8 +10,8 @@ import pytest
 from apache_beam.transforms.error_handling import ErrorHandler
 
 from beam_mds import DeadLetter, WriteToMDS, WrittenShard
-from beam_mds.options import Order
-from tests.writing import COLUMNS, SEEN, batch, read, run, samples, see
+from beam_mds.writing.options import Order
+from tests.helpers.writing import COLUMNS, SEEN, batch, read, run, samples, see
 
 ROWS = samples(200, names=3)
 FLAGS = ('--runtime_type_check', '--type_check_additional=all')

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import shtab
 from tqdm import tqdm
 
-from beam_mds.findings import Finding
-from beam_mds.show import printable
+from beam_mds.checking.findings import Finding
+from beam_mds.viewing.show import printable
 
 _T = TypeVar('_T')
 
@@ -183,7 +183,7 @@ class _CountSamples(logging.Handler):
 @contextlib.contextmanager
 def samples_read() -> Iterator[None]:
     """Shows how many samples jobs read, as long as they run in this process."""
-    logger = logging.getLogger('beam_mds.readsteps')
+    logger = logging.getLogger('beam_mds.reading.steps')
     before = logger.level, logger.propagate
     with contextlib.closing(Progress('samples')) as shown:
         handler = _CountSamples(shown)

@@ -16,10 +16,10 @@ from beam_mds.cli.console import (
     print_json,
     print_table,
 )
-from beam_mds.show import json_value, show_value
+from beam_mds.viewing.show import json_value, show_value
 
 if TYPE_CHECKING:
-    from beam_mds.describe import DatasetSummary, Spread, Variant
+    from beam_mds.viewing.describe import DatasetSummary, Spread, Variant
 
 _ABOUT = """
 show what a dataset or a shard holds, or one sample
@@ -59,7 +59,7 @@ def add(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from beam_mds.describe import describe  # which imports Beam
+    from beam_mds.viewing.describe import describe  # which imports Beam
 
     if args.number is not None:
         _show_sample(args)
@@ -76,7 +76,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _show_sample(args: argparse.Namespace) -> None:
-    from beam_mds.describe import read_sample
+    from beam_mds.viewing.describe import read_sample
 
     place, sample = read_sample(args.path, args.number, allow_pickle=args.allow_pickle)
     if args.json:

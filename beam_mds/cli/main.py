@@ -14,7 +14,7 @@ from beam_mds import __version__
 from beam_mds.cli import completion, inspect, merge, rebuild_index, reshard, stats, verify
 from beam_mds.cli.console import DONE, FAILED, INTERRUPTED, USAGE, CommandParser, hint
 from beam_mds.errors import MDSError, OptionError
-from beam_mds.show import printable
+from beam_mds.viewing.show import printable
 
 # Each has `add(commands)`, which adds its parser and sets `run`, a function of the arguments that
 # returns the exit code.

@@ -17,7 +17,7 @@ from beam_mds.cli.console import (
     print_table,
     samples_read,
 )
-from beam_mds.show import printable
+from beam_mds.viewing.show import printable
 
 _ABOUT = """
 sum up datasets: lengths, numbers and frequent values, column by column

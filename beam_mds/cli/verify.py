@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from beam_mds.checking.findings import KINDS, Finding
 from beam_mds.cli.console import (
     DONE,
     FAILED,
@@ -20,7 +21,6 @@ from beam_mds.cli.console import (
     progress,
 )
 from beam_mds.errors import OptionError
-from beam_mds.findings import KINDS, Finding
 
 _ABOUT = """
 check datasets: index, files, hashes, headers, samples
@@ -97,7 +97,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _run_here(args: argparse.Namespace, findings: _Findings) -> _Summary:
-    from beam_mds.inventory import list_dataset
+    from beam_mds.checking.inventory import list_dataset
     from beam_mds.verify import THREADS, check_all, find_datasets
 
     if args.findings is not None:

@@ -10,9 +10,9 @@ from PIL import Image
 
 from beam_mds import storage
 from beam_mds.cli import main
-from beam_mds.describe import describe
 from beam_mds.format import INDEX_NAME
-from tests.datasets import add_shard, write_dataset, write_index
+from beam_mds.viewing.describe import describe
+from tests.helpers.datasets import add_shard, write_dataset, write_index
 
 COLUMNS = {'label': 'uint8', 'text': 'str', 'title': 'str'}
 SAMPLES = [

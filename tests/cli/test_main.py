@@ -15,8 +15,8 @@ from beam_mds import FormatError, OptionError, StorageError, __version__
 from beam_mds.cli import main
 from beam_mds.cli.main import make_parser
 from tests.cli.programs import PROGRAM, shell, use_command
-from tests.datasets import write_dataset
-from tests.faulty import Fault, Faults
+from tests.helpers.datasets import write_dataset
+from tests.helpers.faulty import Fault, Faults
 
 COMMANDS: list[str] = make_parser().get_default('commands')
 

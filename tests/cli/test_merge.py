@@ -7,7 +7,7 @@ import pytest
 
 from beam_mds.cli import console, main
 from beam_mds.cli.console import DONE, FAILED, USAGE
-from tests.merging import dataset, texts
+from tests.helpers.merging import dataset, texts
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from beam_mds.cli import main
 from beam_mds.format import INDEX_NAME
 from beam_mds.indexes import read_index
-from tests.damage import shards
-from tests.writing import samples, write
+from tests.helpers.damage import shards
+from tests.helpers.writing import samples, write
 
 
 @pytest.fixture

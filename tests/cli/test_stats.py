@@ -15,8 +15,8 @@ from beam_mds import storage
 from beam_mds.cli import console, main
 from beam_mds.format import INDEX_NAME, dump_index
 from beam_mds.indexes import read_index
-from tests.summing import described
-from tests.writing import write
+from tests.helpers.summing import described
+from tests.helpers.writing import write
 
 COLUMNS = {'a': 'ndarray', 'lang': 'str', 'n': 'int', 't': 'str', 'x': 'float32'}
 
@@ -193,7 +193,7 @@ def test_progress_is_told_while_the_job_runs(
 def test_progress_leaves_logging_as_it_was(
     made: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logger = logging.getLogger('beam_mds.readsteps')
+    logger = logging.getLogger('beam_mds.reading.steps')
     monkeypatch.setattr(logger, 'level', logging.WARNING)
     before = (logger.level, logger.propagate, list(logger.handlers))
     assert main(['stats', str(made / 'one')]) == 0

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from beam_mds import storage
+from beam_mds.checking.findings import KINDS
 from beam_mds.cli import main
-from beam_mds.findings import KINDS
 from beam_mds.format import INDEX_NAME
 from beam_mds.indexes import read_index
-from tests.damage import shards
-from tests.faulty import Fault, Faults
-from tests.writing import samples, write
+from tests.helpers.damage import shards
+from tests.helpers.faulty import Fault, Faults
+from tests.helpers.writing import samples, write
 
 FN_API = ['--', '--runner=FnApiRunner']
 

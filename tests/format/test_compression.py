@@ -11,7 +11,7 @@ import zstandard
 from beam_mds.errors import FormatError, OptionError
 from beam_mds.format import compress, compression, decompress
 from beam_mds.format.compression import check_compression, suffix
-from tests.memory import peak_of
+from tests.helpers.memory import peak_of
 
 FAMILIES = ('br', 'bz2', 'gz', 'snappy', 'zstd')
 DATA = b''.join(random.Random(0).choices([b'spam', b'eggs', b'bacon'], k=60_000))

@@ -18,7 +18,7 @@ from beam_mds import ColumnsError, EncodingError, FormatError
 from beam_mds.format import ENCODINGS, Columns, EncodedBatch, Samples, get_encoding
 from tests.format.golden import GOLDEN
 from tests.format.values import VALUES
-from tests.memory import peak_of
+from tests.helpers.memory import peak_of
 
 # Encodings of images: random bytes are none, so only the bytes are looked at.
 _IMAGES = {name for name in VALUES if name.startswith(('list', 'jpeg')) or name in ('png', 'pil')}

@@ -22,7 +22,7 @@ from tests.format.helpers import (
     error_of,
     round_trip,
 )
-from tests.memory import peak_of
+from tests.helpers.memory import peak_of
 
 FILES = ('jpeg', 'png', 'pil')
 LISTS = ('list[pil]', 'list[jpeg]', 'list[png]', 'jpeg_array', 'jpegarray')

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from beam_mds.errors import FormatError, OptionError
 from beam_mds.format import Columns, Samples, Shard, ShardConfig, cut_points, shard_header
 from beam_mds.format.shard import SAMPLE_OVERHEAD, SHARD_CEILING
-from tests.memory import peak_of
+from tests.helpers.memory import peak_of
 
 COLUMNS = Columns({'text': 'str', 'label': 'uint8'})
 ROWS = [{'text': 'hé', 'label': 1}, {'text': '', 'label': 255}]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from beam_mds.describe import describe, read_sample
 from beam_mds.format import get_encoding
+from beam_mds.viewing.describe import describe, read_sample
 from tests.interop.conftest import Judge
 
 pytestmark = pytest.mark.interop

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from beam_mds import merge_indexes, read_samples
+from tests.helpers.merging import files, listed
+from tests.helpers.writing import COLUMNS, samples, write
 from tests.interop.conftest import Judge
 from tests.interop.judge import portable
-from tests.merging import files, listed
-from tests.writing import COLUMNS, samples, write
 
 pytestmark = pytest.mark.interop
 

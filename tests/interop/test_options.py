@@ -18,11 +18,11 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from beam_mds import WriteToMDS, read_samples
 from beam_mds.indexes import read_index
-from beam_mds.options import Order
+from beam_mds.writing.options import Order
+from tests.helpers.writing import COLUMNS, Sample, content, run, samples, table, write
 from tests.interop.conftest import Judge
 from tests.interop.judge import portable
 from tests.interop.test_pipeline import as_read, by_number
-from tests.writing import COLUMNS, Sample, content, run, samples, table, write
 
 pytestmark = pytest.mark.interop
 

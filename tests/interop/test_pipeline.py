@@ -13,10 +13,10 @@ import pytest
 from beam_mds import read_samples
 from beam_mds.indexes import read_index
 from tests.data import make_golden
+from tests.helpers.writing import COLUMNS as SMALL_COLUMNS
+from tests.helpers.writing import batch, samples, write
 from tests.interop.conftest import Judge
 from tests.interop.judge import portable
-from tests.writing import COLUMNS as SMALL_COLUMNS
-from tests.writing import batch, samples, write
 
 pytestmark = pytest.mark.interop
 

@@ -20,10 +20,10 @@ from PIL import Image
 from beam_mds import ReadFromMDS, read_samples
 from beam_mds.format import get_encoding
 from beam_mds.indexes import read_index
+from tests.helpers.writing import COLUMNS, SEEN, run, samples, see
 from tests.interop import generate
 from tests.interop.conftest import Judge
 from tests.interop.judge import portable
-from tests.writing import COLUMNS, SEEN, run, samples, see
 
 pytestmark = pytest.mark.interop
 

@@ -11,9 +11,9 @@ import pytest
 from beam_mds import rebuild_index, verify_dataset
 from beam_mds.format import INDEX_NAME, decompress
 from beam_mds.indexes import read_index
+from tests.helpers.writing import COLUMNS, samples, write
 from tests.interop.conftest import Judge
 from tests.interop.test_pipeline import as_read, by_number
-from tests.writing import COLUMNS, samples, write
 
 pytestmark = pytest.mark.interop
 

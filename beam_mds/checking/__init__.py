@@ -1,0 +1,1 @@
+"""What verify and rebuild share: what can be wrong with a dataset, and how it is found."""

@@ -1,0 +1,1 @@
+"""What a dataset or a sample looks like, for people."""
