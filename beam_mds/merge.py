@@ -234,7 +234,6 @@ def _copy_shard(task: Copy) -> tuple[()]:
 
 
 def _merge_step(
-    _: bytes, options: MergeOptions, paths: Iterable[str] | None, copied: Iterable[Any]
+    _: bytes, options: MergeOptions, paths: Iterable[str] | None, _copied: Iterable[Any]
 ) -> str:
-    list(copied)
     return _merge(options, _given(paths)).path

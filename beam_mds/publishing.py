@@ -16,9 +16,9 @@ from beam_mds.storage import Pieces, Reader, escape, look_up, size_of, write
 # Names of what is written beside its place and then moved there start with this; no `*.mds*` does.
 STAGED = '.beam-mds-index-'
 
-# Stores whose own copy appears in one step, and says so when it fails. (Beam's for s3 hides errors,
-# that for azfs returns before it is done, a local one is there before it is whole.)
-_COPIES_WHOLE = frozenset({'gs'})
+# The store whose own copy appears in one step, and says so when it fails. (Beam's for s3 hides
+# errors, that for azfs returns before it is done, a local one is there before it is whole.)
+_COPIES_WHOLE = 'gs'
 
 
 def publish(
@@ -110,8 +110,7 @@ def copy(source: str, target: str, size: int) -> bool:
                 'copy to another folder'
             )
         return False
-    schemes = {FileSystems.get_scheme(path) for path in (source, target)}
-    if len(schemes) == 1 and schemes <= _COPIES_WHOLE:
+    if {FileSystems.get_scheme(path) for path in (source, target)} == {_COPIES_WHOLE}:
         retried(lambda: FileSystems.copy([source], [target]), f'copy {source} to {target}')
         if (seen := size_of(target)) != size:
             raise StorageError(f'{target}: {seen} bytes, copied from {source}, expected {size}')

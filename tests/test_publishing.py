@@ -142,6 +142,15 @@ def test_a_copy_goes_from_store_to_store(tmp_path: Path, gcs_bucket: str, faults
         assert storage.read(target) == b'data'
 
 
+def test_files_do_not_leave_a_store_that_copies_itself(
+    gcs_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(f'{gcs_bucket}/f', b'data')
+    monkeypatch.setattr(storage, 'Reader', None)
+    assert copy(f'{gcs_bucket}/f', f'{gcs_bucket}/g', 4)
+    assert storage.size_of(f'{gcs_bucket}/g') == 4
+
+
 def test_a_copy_arrives_in_pieces_and_under_its_name_only_when_whole(
     faults: Faults, out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
