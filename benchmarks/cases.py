@@ -7,7 +7,7 @@ and the one with `mosaicml-streaming`.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,3 +158,32 @@ def encoder_samples(count: int, seed: int = 0) -> list[dict[str, Any]]:
         }
         for _ in range(count)
     ]
+
+
+READ_TITLE = '(d) 1M samples of 32 B'
+"""Name of the dataset that is read."""
+
+READ_SAMPLES = 1_000_000
+"""Its samples at scale 1."""
+
+READ_COLUMNS: Mapping[str, str] = {'number': 'int32', 'text': 'str', 'x': 'float32'}
+"""8 fixed bytes, the text's 4-byte size and its 10 to 30 characters."""
+
+READ_COMPRESSIONS = (None, 'zstd')
+"""How it is stored."""
+
+READ_FORMS: Mapping[str, float | None] = {'batches': 3.0, 'dicts': None, 'read_samples': None}
+"""Ways of reading it -> least ratio to `StreamingDataset` that issue 5 asks for, if any."""
+
+
+def read_samples(count: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """The samples of the dataset that is read."""
+    rng = random.Random(seed)
+    letters = ''.join(rng.choices('abcdefghijklmnopqrstuvwxyz  ', k=1 << 16))
+    for number in range(count):
+        start, size = rng.randrange(len(letters) - 30), rng.randint(10, 30)
+        yield {
+            'number': number,
+            'text': letters[start : start + size],
+            'x': rng.randint(-(1 << 20), 1 << 20) / 256,
+        }

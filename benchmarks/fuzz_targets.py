@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import random
@@ -21,7 +22,7 @@ from beam_mds import read_samples
 from beam_mds.errors import MDSError, MissingExtraError
 from beam_mds.format import Columns, EncodedBatch, Shard, decompress, dump_index, parse_index
 from beam_mds.format.encodings.text import Pickle
-from beam_mds.format.index import dump_entries, parse_entries
+from beam_mds.format.index import dump_entries, iter_entries, parse_entries
 from beam_mds.reading.steps import (
     ReadOptions,
     ReadShards,
@@ -97,16 +98,23 @@ def no_pickles() -> Iterator[None]:
 def index(rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path) -> Case:  # noqa: ARG001
     """An index.json is parsed; what is accepted must be written and parsed again to the same."""
     data = inputs.written(rng, _changed_index(rng, rng.choice(seeds)))
+    cuts = [0, *sorted(rng.choices(range(len(data) + 1), k=3)), len(data)]
 
     def run() -> None:
-        with own_errors():
+        pieces: list[Any] = []
+        entries: list[Any] = []
+        with own_errors() as found:
+            pieces += iter_entries(data[a:b] for a, b in itertools.pairwise(cuts))
+        with own_errors() as again:
             entries = parse_entries(data)
-            shards = [shard for _, shard in entries]
-            if parse_index(dump_entries([entry for entry, _ in entries])) != shards:
-                raise Fault('the entries are not what they were parsed from')
-            if parse_index(dump_index(shards)) != shards:
-                raise Fault('the shards are not what was written of them')
-            hash(tuple(shard.config for shard in shards))
+        if bool(found) != bool(again) or (not found and pieces != entries):
+            raise Fault(f'in pieces {found or pieces!r:.500}, whole {again or entries!r:.500}')
+        shards = [shard for _, shard in entries]
+        if parse_index(dump_entries([entry for entry, _ in entries])) != shards:
+            raise Fault('the entries are not what they were parsed from')
+        if parse_index(dump_index(shards)) != shards:
+            raise Fault('the shards are not what was written of them')
+        hash(tuple(shard.config for shard in shards))
 
     return Case(len(data), run, repr(data[:2000]))
 

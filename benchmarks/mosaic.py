@@ -1,4 +1,4 @@
-"""Gives `MDSWriter` and `merge_index`, also where torchvision is missing.
+"""Gives what is compared of `streaming`, also where torchvision is missing.
 
 `streaming` imports torchvision for dataset classes that are not used here. Where it is not
 installed, or does not match torch, empty modules stand in for it.
@@ -27,7 +27,7 @@ try:
 except Exception:  # noqa: BLE001 (a torchvision that does not match torch fails in many ways)
     _stand_in_for_torchvision()
 
-from streaming import MDSWriter  # noqa: E402 (after the stand-in)
-from streaming.base.util import merge_index  # noqa: E402
+from streaming import MDSWriter, StreamingDataset  # noqa: E402 (after the stand-in)
+from streaming.base.util import clean_stale_shared_memory, merge_index  # noqa: E402
 
-__all__ = ['MDSWriter', 'merge_index']
+__all__ = ['MDSWriter', 'StreamingDataset', 'clean_stale_shared_memory', 'merge_index']

@@ -13,19 +13,10 @@ from benchmarks import process
 from benchmarks.dataset import Written
 
 POOL = 'pool'
-"""Name of the series that the others are compared with."""
+"""Name of the series that other writes are compared with."""
 
-_HEAD = (
-    'workload',
-    'written by',
-    'compression',
-    'seconds: median (min-max)',
-    'MB/s',
-    'x pool',
-    'x pool, pairs',
-    'bar',
-    'peak MB',
-)
+STREAMING = 'StreamingDataset'
+"""Name of the series that other reads are compared with."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +28,7 @@ class Measurement:
         wall_seconds: The whole process.
         cpu_seconds: User and system time of the process and its children.
         others: Share of the machine's CPUs that other processes took meanwhile, 0 to 1, if known.
-        written: What came out.
+        written: The dataset that came out, or that was read.
     """
 
     seconds: float
@@ -49,13 +40,13 @@ class Measurement:
 
 @dataclass
 class Series:
-    """All runs of one way of writing one workload.
+    """All runs of one way of writing, or reading, one workload.
 
     Attributes:
         workload: Title of the workload.
-        name: `pool`, or the configuration's name.
+        name: `pool` or `StreamingDataset`, or the configuration's name.
         compression: None for raw shards.
-        bar: Least ratio of medians, pool / this; None if there is none.
+        bar: Least ratio of medians, that one's / this one's; None if there is none.
         runs: Those that count, in order.
         peak_bytes: Highest PSS of the process tree, from the warm-up runs.
         failure: Why there are no more runs, if so.
@@ -110,25 +101,35 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return '\n'.join(f'| {" | ".join(row)} |' for row in (head, rule, *rows))
 
 
-def comparison(all_series: Sequence[Series]) -> str:
-    """The table of all workloads, each series beside the pool with the same compression."""
-    pools = {(s.workload, s.compression): s for s in all_series if s.name == POOL}
-    rows = [_row(s, pools.get((s.workload, s.compression))) for s in all_series]
-    return markdown(_HEAD, rows)
+def comparison(all_series: Sequence[Series], *, reads: bool = False) -> str:
+    """The table of all workloads, each series beside the alternative with the same compression.
+
+    Args:
+        all_series: The rows.
+        reads: Whether workloads were read, not written.
+    """
+    base = STREAMING if reads else POOL
+    bases = {(s.workload, s.compression): s for s in all_series if s.name == base}
+    rows = [_row(s, bases.get((s.workload, s.compression)), reads=reads) for s in all_series]
+    head = ['workload', 'read by' if reads else 'written by', 'compression']
+    head += ['seconds: median (min-max)', 'k samples/s' if reads else 'MB/s']
+    return markdown([*head, f'x {base}', f'x {base}, pairs', 'bar', 'peak MB'], rows)
 
 
-def _row(series: Series, pool: Series | None) -> list[str]:
+def _row(series: Series, base: Series | None, *, reads: bool) -> list[str]:
     start = [series.workload, series.name, series.compression or 'raw']
     if series.failure or not series.runs:
         return [*start, 'FAILED' if series.failure else 'no runs', '-', '-', '-', '-', '-']
-    rate = series.runs[0].written.raw_bytes / statistics.median(series.seconds) / 1e6
-    if pool is None or not pool.runs:
+    written = series.runs[0].written
+    amount = written.samples / 1e3 if reads else written.raw_bytes / 1e6
+    rate = amount / statistics.median(series.seconds)
+    if base is None or not base.runs or not written.samples:
         ratios = ['-', '-', '-']
-    elif pool is series:
+    elif base is series:
         ratios = ['1', '1', '-']
     else:
-        ratio = ratio_of_medians(pool.seconds, series.seconds)
-        pairs = median_of_ratios(pool.seconds, series.seconds)
+        ratio = ratio_of_medians(base.seconds, series.seconds)
+        pairs = median_of_ratios(base.seconds, series.seconds)
         ratios = [f'{ratio:.2f}', f'{pairs:.2f}', verdict(ratio, series.bar)]
     peak = megabytes(series.peak_bytes)
     return [*start, spread(series.seconds), f'{rate:,.0f}', *ratios, peak]

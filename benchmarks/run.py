@@ -10,14 +10,18 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cases, data, machine, process, report
+from benchmarks import cases, data, process, read, report, rounds
+from benchmarks.rounds import Job
 from benchmarks.writes import ours_command, pool_command, write_once
 
+# Cases beside the workloads that are written.
+_OTHERS = ('encoder', 'read')
+
 _ENCODERS = ('encode_sample', 'write', 'dicts', 'record batches')
-_ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Settings:
         inline: Also run shuffled writes with inline blocks.
         configs: Names of the configurations wanted; all if empty.
         max_others: Share of the CPUs that other processes may take during a run; a run with more
-            is repeated, `_ATTEMPTS` times in all.
+            is repeated, a few times.
     """
 
     folder: Path
@@ -52,17 +56,14 @@ class Settings:
     max_others: float
 
     @property
+    def options(self) -> list[str]:
+        """Options of our pipelines, the runner among them."""
+        return [f'--runner={self.runner}', *self.pipeline_options]
+
+    @property
     def rounds(self) -> list[bool]:
         """One entry per round: whether it is a warm-up."""
         return [True] * self.warmups + [False] * self.runs
-
-
-@dataclass(frozen=True)
-class Job:
-    """A command without `--out`, and where its measurements go."""
-
-    command: Sequence[str]
-    series: report.Series
 
 
 def interop_python() -> str:
@@ -75,61 +76,34 @@ def _jobs(case: cases.Case, source: Path, settings: Settings) -> list[Job]:
     """The runs of one round: for each compression the pool, then our configurations."""
     configs = [*case.configs, *([cases.INLINE] if settings.inline else [])]
     wanted = [c for c in configs if not settings.configs or c.name in settings.configs]
-    options = [f'--runner={settings.runner}', *settings.pipeline_options]
+    samples = case.samples_at(settings.scale)
+
+    def job(command: Sequence[str], series: report.Series) -> Job:
+        return Job(partial(write_once, command, samples, settings.folder / 'out'), series)
+
     jobs = []
     for compression in sorted({c.compression for c in wanted}, key=lambda name: name or ''):
         series = report.Series(case.title, report.POOL, compression)
-        jobs.append(Job(pool_command(case, compression, source, settings.interop), series))
+        jobs.append(job(pool_command(case, compression, source, settings.interop), series))
         for config in (c for c in wanted if c.compression == compression):
             bar = config.bar if settings.scale >= 1 else None  # At less, the start counts too much.
             series = report.Series(case.title, config.name, compression, bar)
-            jobs.append(Job(ours_command(case, config, source, options), series))
+            jobs.append(job(ours_command(case, config, source, settings.options), series))
     return jobs
-
-
-def _quiet_run(
-    job: Job, samples: int, settings: Settings, *, warmup: bool
-) -> tuple[report.Measurement, int | None]:
-    """One write; again, a few times, if other processes took too much of the machine meanwhile."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        machine.wait_for_quiet(settings.max_others)
-        out = settings.folder / 'out'
-        run, peak = write_once(job.command, samples, out, watch_memory=warmup)
-        if warmup or (run.others or 0) <= settings.max_others:
-            break
-        process.say(f'others took {run.others:.0%} of the CPUs: attempt {attempt} of {_ATTEMPTS}')
-    return run, peak
-
-
-def _run_job(job: Job, samples: int, settings: Settings, *, warmup: bool) -> None:
-    series = job.series
-    if series.failure:
-        return
-    label = f'{series.workload}, {series.name}, {series.compression or "raw"}'
-    try:
-        run, peak = _quiet_run(job, samples, settings, warmup=warmup)
-    except process.MeasurementError as error:
-        series.failure = str(error)
-        process.say(f'{label}: FAILED: {error}')
-        return
-    if warmup:
-        series.peak_bytes = max(series.peak_bytes or 0, peak or 0) or None
-        note = f'warm-up, peak {report.megabytes(peak)} MB'
-    else:
-        series.runs.append(run)
-        note = f'{run.cpu_seconds:.1f} s CPU'
-    process.say(f'{label}: {run.seconds:.2f} s, {note}, others {run.others or 0:.0%}')
 
 
 def run_case(case: cases.Case, settings: Settings) -> list[report.Series]:
     """Writes one workload in all ways, in turn, round by round."""
     process.say(f'{case.title}: input')
     source = data.ensure(case, settings.folder, settings.scale, settings.seed)
-    jobs = _jobs(case, source, settings)
-    for warmup in settings.rounds:
-        for job in jobs:
-            _run_job(job, case.samples_at(settings.scale), settings, warmup=warmup)
-    return [job.series for job in jobs]
+    return rounds.run(_jobs(case, source, settings), settings.rounds, settings.max_others)
+
+
+def run_reads(settings: Settings) -> list[report.Series]:
+    """Reads one dataset in all ways, in turn, round by round."""
+    process.say(f'{cases.READ_TITLE}: input')
+    jobs = read.jobs(settings.folder, settings.scale, settings.interop, settings.options)
+    return rounds.run(jobs, settings.rounds, settings.max_others)
 
 
 def run_encoders(settings: Settings) -> dict[str, list[float]]:
@@ -192,7 +166,7 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Setting
     add('--scale', type=float, default=1.0, help='fraction of the full workload')
     add('--runs', type=int, default=5, help='rounds that count')
     add('--warmups', type=int, default=1, help='rounds before; memory is measured in these')
-    add('--cases', default=','.join([*cases.CASES, 'encoder']), help='text,tokens,images,encoder')
+    add('--cases', default=','.join([*cases.CASES, *_OTHERS]), help='text,tokens,images,...')
     add('--configs', default='', help='such as arrival,shuffled-zstd; all if empty')
     add('--inline', action='store_true', help='also shuffled with inline blocks')
     add('--runner', default='fnapi', help='fnapi, prism, or a name that Beam knows')
@@ -218,7 +192,7 @@ def _parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Setting
         configs=frozenset(filter(None, args.configs.split(','))),
         max_others=args.max_others,
     )
-    unknown = set(args.cases.split(',')) - {*cases.CASES, 'encoder'}
+    unknown = set(args.cases.split(',')) - {*cases.CASES, *_OTHERS}
     if unknown:
         parser.error(f'unknown cases: {", ".join(sorted(unknown))}')
     if args.runs < 1:
@@ -253,14 +227,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for one in run_case(cases.CASES[name], settings)
     ]
     encoders = run_encoders(settings) if 'encoder' in names else None
+    reads = run_reads(settings) if 'read' in names else []
     print(heading, end='\n\n')
     if series:
         print(report.comparison(series), report.disturbance(series), sep='\n\n', end='\n\n')
     if encoders:
         print(encoder_table(encoders), end='\n\n')
+    if reads:
+        table = report.comparison(reads, reads=True)
+        print(table, report.disturbance(reads), sep='\n\n', end='\n\n')
     if args.json:
-        _save(args.json, heading, series, encoders)
-    return int(any(one.failure for one in series))
+        _save(args.json, heading, [*series, *reads], encoders)
+    return int(any(one.failure for one in (*series, *reads)))
 
 
 def _save(

@@ -38,7 +38,7 @@ def pool_command(case: cases.Case, compression: str | None, source: Path, python
 
 
 def write_once(
-    command: Sequence[str], samples: int, folder: Path, *, watch_memory: bool
+    command: Sequence[str], samples: int, folder: Path, watch_memory: bool
 ) -> tuple[report.Measurement, int | None]:
     """Runs one write into a fresh folder, checks what it wrote and deletes it.
 

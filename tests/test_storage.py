@@ -328,9 +328,9 @@ def test_a_range_that_arrives_in_pieces_is_whole(faults: Faults, out: str) -> No
     assert get(f'{out}/f', 1, 5) == b'12345'
 
 
-def test_more_than_a_file_has_is_not_allocated(out: str) -> None:
-    put(f'{out}/f', [b'0123456789'])
-    file = storage.Reader(f'{out}/f')
+def test_more_than_a_file_has_is_not_allocated(tmp_path: Path) -> None:
+    put(f'{tmp_path}/f', [b'0123456789'])
+    file = storage.Reader(f'{tmp_path}/f')
     assert peak_of(lambda: file.read(0, 1 << 30)) < 16 << 20
     assert file.read(2, 1 << 30) == b'23456789'
     file.close()

@@ -22,6 +22,7 @@ from beam_mds import (
     OptionError,
     StorageError,
     VerifyMDS,
+    merge_indexes,
     storage,
     verify,
     verify_dataset,
@@ -416,16 +417,15 @@ def test_a_dataset_in_a_sub_folder_that_the_index_knows_nothing_of_is_another(ra
     assert found(raw) == {}
 
 
-def test_a_merged_dataset_at_two_depths_is_healthy(tmp_path: Path) -> None:
+def test_a_dataset_that_was_merged_at_many_depths_is_healthy(tmp_path: Path) -> None:
     """The index of `a` does not list what lies in `a/b/c`, which has its own."""
-    entries = []
-    for place in ('a', 'a/b/c'):
-        write(samples(30, seed=len(place)), tmp_path / place, size_limit=LIMIT)
-        for entry in json.loads((tmp_path / place / INDEX_NAME).read_bytes())['shards']:
-            entry['raw_data']['basename'] = f'{place}/{entry["raw_data"]["basename"]}'
-            entries.append(entry)
-    (tmp_path / INDEX_NAME).write_text(json.dumps({'version': 2, 'shards': entries}))
+    for seed, place in enumerate(('', 'a', 'a/b/c', 'd')):
+        write(samples(30, seed=seed), tmp_path / place, size_limit=LIMIT)
+    assert merge_indexes(tmp_path).samples == 120
     assert found(tmp_path) == {}
+    shards(tmp_path / 'a/b/c')[0].unlink()
+    (kinds,) = found(tmp_path).values()
+    assert kinds == ['missing']
 
 
 # Several datasets, other stores, runners

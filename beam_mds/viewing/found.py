@@ -78,5 +78,5 @@ def _find_shard(path: str, compression: str | None) -> Found:
         whole = Shard(data)
     except FormatError as error:
         raise DamagedError(path, str(error)) from error
-    raw = FileInfo(name, len(data), {})
+    raw = FileInfo(name.removesuffix(f'.{compression}'), len(data), {})
     return Found(path, folder, [ShardInfo(whole.config, len(whole), raw, stored)], whole)

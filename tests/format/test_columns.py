@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_mds.errors import ColumnsError, EncodingError, FormatError, MDSError
-from beam_mds.format import Columns
+from beam_mds.format import Columns, get_encoding
 from beam_mds.format.encodings import base
 
 TABLE = {'z text': 'str', 'цена': 'float64', 'a': 'bytes', 'n': 'uint16', 'v': 'ndarray:int32'}
@@ -120,6 +120,11 @@ def test_a_wrong_column_table_is_refused_with_the_reason(columns: Any, reason: s
         Columns(columns)
 
     assert str(caught.value).startswith(reason)
+
+
+def test_columns_of_one_encoding_share_their_codec() -> None:
+    one, other = Columns({'a': 'ndarray:int8:3'}), Columns({'b': 'str', 'c': 'ndarray:int8:3'})
+    assert one.encodings[0] is other.encodings[1] is get_encoding('ndarray:int8:3')
 
 
 def test_column_tables_are_equal_when_they_say_the_same_and_survive_pickling() -> None:

@@ -84,8 +84,8 @@ class NDArray(Encoding):
             ndim, item = data[at] >> 2, np.dtype(SHAPE_TYPES[data[at] & 3])
             shape = tuple(np.frombuffer(data, item, ndim, at + 1).tolist())
             at += 1 + ndim * item.itemsize
-            if 0 in shape:  # and other sides of any size
-                raise FormatError(f'an array of shape {shape} has no elements')
+            if not shape or 0 in shape:  # beside 0, other sides can be of any size
+                raise FormatError(f'the format holds no array of shape {shape}')
         return np.frombuffer(data, dtype, offset=at).reshape(shape)
 
     def to_arrow(self, items: pa.LargeBinaryArray) -> pa.Array:
