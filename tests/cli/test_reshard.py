@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from beam_mds.cli import main
-from tests.cli.test_reshard import damage
 from tests.helpers.writing import read, samples, write
+from tests.test_reshard import damage
 
 ROWS = samples(60)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_reshard import reshard
 from tests.helpers.writing import COLUMNS, samples
 from tests.interop.conftest import Judge
 from tests.interop.judge import portable
 from tests.interop.test_pipeline import as_read, by_number
+from tests.test_reshard import reshard
 
 pytestmark = pytest.mark.interop
 

@@ -23,7 +23,7 @@ from beam_mds.writing.options import WriteOptions
 from beam_mds.writing.shardfile import Fragment
 from tests.helpers.building import OVERHEAD, Row, options, rows_of
 from tests.helpers.faulty import Fault, Faults
-from tests.helpers.writing.test_shardfile import info_of
+from tests.writing.test_shardfile import info_of
 
 COLUMNS = {'key': 'str', 'n': 'int32'}
 
