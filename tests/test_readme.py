@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from beam_mds import ReadFromMDS, WriteToMDS
+from beam_mds.checking.findings import KINDS
+from beam_mds.cli import main
 from beam_mds.format import ENCODINGS
 from beam_mds.indexes import read_index
 from beam_mds.schema import type_table
@@ -28,9 +30,10 @@ def _section(title: str) -> str:
     return found[1]
 
 
-def _rows(title: str) -> list[list[str]]:
-    """The rows of the first table in a section."""
-    lines = [line for line in _section(title).splitlines() if line.startswith('|')]
+def _rows(title: str, number: int = 0) -> list[list[str]]:
+    """The rows of the first table in a section, or of a later one."""
+    tables = re.findall(r'(?:^\|.*\n)+', _section(title), re.MULTILINE)
+    lines = tables[number].splitlines()
     return [[cell.strip() for cell in line.strip('|').split('|')] for line in lines[2:]]
 
 
@@ -100,6 +103,19 @@ def test_the_encodings_table_has_every_encoding_of_the_format() -> None:
 def test_the_table_of_types_is_the_one_that_is_used() -> None:
     (table,) = re.findall(r'^<!-- types.*?-->\n(.*?)^<!--', _README, re.MULTILINE | re.DOTALL)
     assert table == type_table()
+
+
+def test_the_table_of_findings_is_the_one_that_is_used() -> None:
+    rows = dict(row for row in _rows('Merging, checking and mending', 1))
+    assert {kind.strip('`'): meaning for kind, meaning in rows.items()} == KINDS
+
+
+def test_every_command_of_the_program_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    named = {row[0].split()[1].strip('`') for row in _rows('Merging, checking and mending')}
+    with pytest.raises(SystemExit):
+        main(['nothing'])
+    there = capsys.readouterr().err.rpartition('there are ')[2].strip().split(', ')
+    assert {*named, 'completion'} == set(there)
 
 
 def test_every_promise_names_tests_that_are_there() -> None:
