@@ -13,6 +13,7 @@ from beam_mds.cli.console import (
     add_command,
     add_json,
     add_path,
+    counted,
     print_json,
     print_table,
     samples_read,
@@ -88,9 +89,9 @@ def _print(found: dict[str, Any]) -> None:
     """Prints the result: a table of lengths and numbers, and one of what else there is."""
     from beam_mds.distributions import PERCENTILES
 
-    print(f'{found["samples"]:,} samples, {found["bytes"]:,} bytes')
+    print(f'{counted(found["samples"], "samples")}, {counted(found["bytes"], "bytes")}')
     if found['unread_samples']:
-        print(f'{found["unread_samples"]:,} samples could not be read')
+        print(f'{counted(found["unread_samples"], "samples")} could not be read')
     if not found['columns']:
         print('no samples, so there is nothing to sum up')
         return

@@ -164,7 +164,7 @@ def test_damage_is_skipped_counted_and_a_finding(
 ) -> None:
     assert main(['stats', str(damaged.parent), '--skip_damaged']) == 1
     out, err = capsys.readouterr()
-    assert out.startswith('19 samples, 133 bytes\n1 samples could not be read\n\ncolumn')
+    assert out.startswith('19 samples, 133 bytes\n1 sample could not be read\n\ncolumn')
     assert err.startswith(f'beam-mds: not read: {damaged}, sample 19, byte ')
     found = as_json(capsys, damaged.parent, '--skip_damaged', code=1)
     assert (found['samples'], found['unread_samples']) == (19, 1)
