@@ -23,6 +23,7 @@ demo: $(VENV)/.demo-installed
 
 test: $(VENV)/.test-installed
 	$(PY) -m pytest tests -m 'not interop'
+	$(PY) -m pytest --doctest-modules beam_mds
 
 interop: $(VENV)/.test-installed $(VENV_INTEROP)/.installed
 	$(INTEROP) $(PY) -m pytest tests -m interop

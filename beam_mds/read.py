@@ -145,6 +145,7 @@ class ReadFromMDS(_Read):
 
     Example:
         >>> import apache_beam as beam
+        >>> from beam_mds import WriteToMDS
         >>> folder = getfixture('tmp_path')
         >>> with beam.Pipeline(runner='FnApiRunner') as pipeline:
         ...     rows = pipeline | beam.Create([{'text': 'hello', 'label': 1}])
