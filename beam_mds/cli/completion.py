@@ -26,7 +26,5 @@ def add(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from beam_mds.cli.main import make_parser
-
-    print(shtab.complete(make_parser(), args.shell))
+    print(shtab.complete(args.program, args.shell))
     return DONE

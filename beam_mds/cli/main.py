@@ -56,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar='COMMAND', required=True, parser_class=CommandParser)
     for command in _COMMANDS:
         command.add(commands)
-    parser.set_defaults(commands=list(commands.choices))
+    parser.set_defaults(program=parser, commands=list(commands.choices))
     return parser
 
 
