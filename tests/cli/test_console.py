@@ -34,7 +34,9 @@ def test_progress_on_a_terminal_is_a_bar_that_goes_away(
     shown = shown_on_a_terminal(monkeypatch, progress(iter('abc'), 'shards', total=3))
     assert '0/3 [' in shown
     assert ' shards/s' in shown
-    assert shown.rpartition('\r')[0].rpartition('\r')[2].strip() == ''  # overwritten in the end
+    # Overwritten in the end, and the next text takes its line.
+    assert shown.rpartition('\r')[0].rpartition('\r')[2].strip() == ''
+    assert '\n' not in shown
     assert capsys.readouterr() == ('', '')
 
 
@@ -70,7 +72,7 @@ def test_a_table_is_aligned_by_the_places_that_its_cells_take(
     print_table(
         [
             ['name', 'n', 'text'],
-            ['世界', '1', 'two\nlines'],
+            ['世Ａ', '1', 'two\nlines'],
             ['e\u0301', '1,000', ''],
             ['\x1b', '', 'x'],
             ['', '2', ''],
@@ -79,7 +81,7 @@ def test_a_table_is_aligned_by_the_places_that_its_cells_take(
     )
     assert capsys.readouterr().out == (
         'name      n  text\n'
-        '世界      1  two\n'
+        '世Ａ      1  two\n'
         '             lines\n'
         'e\u0301     1,000\n'
         '\\x1b         x\n'

@@ -105,10 +105,11 @@ def test_of_many_splits_twenty_are_listed_unless_all_are_asked_for(
 
 def test_an_empty_dataset_has_no_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_index(tmp_path, [])
-    assert run(capsys, tmp_path)[1] == (
+    out = (
         f'path          {tmp_path}\nsamples       0\nshards        0\n'
         'raw bytes     0  (0 bytes)\nstored bytes  0  (0 bytes)\n'
     )
+    assert run(capsys, tmp_path) == (0, out, '')
 
 
 def test_a_summary_is_printed_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

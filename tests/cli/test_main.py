@@ -154,6 +154,12 @@ def test_options_may_stand_between_arguments(monkeypatch: pytest.MonkeyPatch) ->
     assert seen.pop().number is None
 
 
+def test_a_parser_can_be_used_again() -> None:
+    parser = make_parser()
+    for number in (7, 8):
+        assert parser.parse_args(['inspect', 'x', '--json', str(number)]).number == number
+
+
 def test_what_follows_two_dashes_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[argparse.Namespace] = []
     use_command(monkeypatch, lambda args: len(seen.append(args) or ''))
@@ -182,8 +188,9 @@ def in_shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize('command', ['completion bash | head -1', 'inspect --help | true'])
-def test_a_reader_that_goes_away_is_no_error(command: str) -> None:
-    done = in_shell(f'set -o pipefail; beam_mds {command}')
+@pytest.mark.parametrize('unbuffered', ['', '1'])
+def test_a_reader_that_goes_away_is_no_error(command: str, unbuffered: str) -> None:
+    done = in_shell(f'set -o pipefail; beam_mds {command}', PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (0, '')
 
 
