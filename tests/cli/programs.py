@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,13 +14,16 @@ import pytest
 
 from beam_mds.cli.console import add_command
 
-# As the installed script does it.
-PROGRAM = [sys.executable, '-c', 'import sys; from beam_mds.cli import main; sys.exit(main())']
+# As the installed script does it. (google.api_core warns of Python 3.10, on stderr.)
+PROGRAM = [
+    sys.executable, '-W', 'ignore::FutureWarning', '-c',
+    'import sys; from beam_mds.cli import main; sys.exit(main())',
+]  # fmt: skip
 
 
 def shell(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Runs a line of bash in which `beam_mds` is the program."""
-    script = f'beam_mds() {{ "$PYTHON" {PROGRAM[1]} "{PROGRAM[2]}" "$@"; }}\n{command}'
+    script = f'beam_mds() {{ {shlex.join(PROGRAM)} "$@"; }}\n{command}'
     return subprocess.run(
         ['bash', '-c', script],
         capture_output=True,

@@ -4,7 +4,6 @@ import argparse
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -184,7 +183,7 @@ def test_a_command_without_a_job_takes_no_options_for_one(
 
 
 def in_shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return shell(command, env={**os.environ, 'PYTHON': sys.executable, **env})
+    return shell(command, env={**os.environ, **env})
 
 
 @pytest.mark.parametrize('command', ['completion bash | head -1', 'inspect --help | true'])
