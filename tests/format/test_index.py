@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from beam_mds.errors import FormatError
-from beam_mds.format import Columns, FileInfo, ShardConfig, ShardInfo, dump_index, parse_index
+from beam_mds.format import (
+    Columns,
+    FileInfo,
+    ShardConfig,
+    ShardInfo,
+    dump_index,
+    jsonstream,
+    parse_index,
+)
 from beam_mds.format.index import (
     dump_entries,
     entry_of,
@@ -65,6 +73,21 @@ def test_an_index_that_comes_in_pieces_is_the_same(size: int, indent: int | None
     assert list(iter_entries(pieces)) == parse_entries(data)
     assert [info for _, info in parse_entries(data)] == [ZIPPED, PLAIN, ZIPPED]
     assert [entry for entry, _ in parse_entries(data)] == index['shards']
+
+
+def test_a_value_of_many_pieces_is_not_decoded_once_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decode, starts = jsonstream._DECODE, []
+
+    def count(text: str, at: int) -> Any:
+        starts.append(at)
+        return decode(text, at)
+
+    monkeypatch.setattr(jsonstream, '_DECODE', count)
+    pieces = [b'"', *[b'x'] * 5000, b'"']
+    assert jsonstream.JsonStream(pieces).value() == 'x' * 5000
+    assert len(starts) < 20
 
 
 def test_shards_are_given_before_the_rest_of_the_index_is_read() -> None:
