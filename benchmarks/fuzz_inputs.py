@@ -16,6 +16,7 @@ import zstandard
 
 from beam_mds.format import Columns, ShardConfig, compress, hex_digest, shard_header
 from beam_mds.format.compression import suffix
+from beam_mds.format.encodings.arrays import DTYPES
 from tests.interop import generate
 
 COMPRESSIONS = ('br', 'bz2', 'gz', 'snappy', 'zstd')
@@ -237,6 +238,26 @@ def _number(rng: random.Random, data: bytes, other: bytes) -> bytes:  # noqa: AR
 _CHANGES: tuple[Callable[[random.Random, bytes, bytes], bytes], ...] = (
     _flip, _flip, _insert, _delete, _truncate, _splice, _duplicate, _number, _number, _number
 )  # fmt: skip
+
+
+def hostile_value(rng: random.Random, encoding: str) -> bytes | None:
+    """The bytes of a value whose head says something wild; None for encodings without a head."""
+    kind, colon, _ = encoding.partition(':')
+    body = rng.randbytes(rng.choice((0, 1, 2, 8, 300)))
+    width = rng.randrange(4)
+    count = rng.choice((0, 1, 2, 3, 16, 63))
+    if kind == 'pil':
+        mode, width, count = rng.choice((b'1', b'L', b'RGB', b'F', b'I;16', b'', b'XX')), 2, 2
+        body = len(mode).to_bytes(4, 'little') + mode + body
+    elif kind != 'ndarray':
+        return None
+    else:
+        head = bytes([count << 2 | width])
+        if not colon:
+            head = bytes([rng.choice((*DTYPES.values(), 0, 255))]) + head
+    sides = (rng.choice((*EXTREMES, 1, 1, 2, 3)) % (1 << (8 << width)) for _ in range(count))
+    made = b''.join(side.to_bytes(1 << width, 'little') for side in sides) + body
+    return made if kind == 'pil' else head + made
 
 
 def compressed_damage(rng: random.Random, compression: str, data: bytes) -> bytes:

@@ -325,7 +325,8 @@ def _damaged_values(rng: random.Random, columns: Columns, row: bytes) -> bytes:
         found.append(row[at:end])
         at = end
     place = rng.randrange(len(found))
-    value = inputs.damaged(rng, found[place], row)
+    wild = inputs.hostile_value(rng, columns.encodings[place].name) if rng.random() < 0.4 else None
+    value = inputs.damaged(rng, found[place], row) if wild is None else wild
     if not varying[place]:
         value = value[: len(found[place])].ljust(len(found[place]), b'\0')
     found[place] = value
