@@ -157,12 +157,14 @@ def bomb(compression: str) -> bytes:
     return _bombs[compression]
 
 
-def claims(rng: random.Random) -> bytes:
-    """The start of a zstd frame, or of snappy data, that claims any size."""
+def claims(rng: random.Random) -> tuple[bytes, int]:
+    """The start of a zstd frame, or of snappy data, that claims any size; and that size."""
+    size = rng.getrandbits(rng.choice((28, 31, 40, 64)))
     if rng.random() < 0.5:
-        size = rng.getrandbits(rng.choice((31, 40, 64)))
-        return b'\x28\xb5\x2f\xfd\xe0' + size.to_bytes(8, 'little') + rng.randbytes(9)
-    return b'\xff' * rng.choice((1, 4, 9, 20_000)) + rng.randbytes(9)
+        frame = b'\x28\xb5\x2f\xfd\xe0' + size.to_bytes(8, 'little')
+        return frame + rng.randbytes(rng.choice((9, 5000))), size
+    sevens = [size >> 7 * at & 127 for at in range(rng.choice((1, 4, 5, 5, 9, 20_000)))]
+    return bytes([*(seven | 128 for seven in sevens[:-1]), sevens[-1]]) + rng.randbytes(9), size
 
 
 _zeros = bytes(BOMB)
@@ -268,7 +270,7 @@ def compressed_damage(rng: random.Random, compression: str, data: bytes) -> byte
     if kind == 1:
         return damaged(rng, bomb(compression)[:5000])
     if kind == 2:
-        return claims(rng)
+        return claims(rng)[0]
     if kind == 3:
         return packed(compression, data) * 2
     return damaged(rng, packed(compression, data), rng.choice(list(_bombs.values()))[:200])
