@@ -16,6 +16,7 @@ import zstandard
 
 from beam_mds.format import Columns, ShardConfig, compress, hex_digest, shard_header
 from beam_mds.format.compression import suffix
+from beam_mds.format.encodings.arrays import DTYPES
 from tests.interop import generate
 
 COMPRESSIONS = ('br', 'bz2', 'gz', 'snappy', 'zstd')
@@ -156,12 +157,14 @@ def bomb(compression: str) -> bytes:
     return _bombs[compression]
 
 
-def claims(rng: random.Random) -> bytes:
-    """The start of a zstd frame, or of snappy data, that claims any size."""
+def claims(rng: random.Random) -> tuple[bytes, int]:
+    """The start of a zstd frame, or of snappy data, that claims any size; and that size."""
+    size = rng.getrandbits(rng.choice((28, 31, 40, 64)))
     if rng.random() < 0.5:
-        size = rng.getrandbits(rng.choice((31, 40, 64)))
-        return b'\x28\xb5\x2f\xfd\xe0' + size.to_bytes(8, 'little') + rng.randbytes(9)
-    return b'\xff' * rng.choice((1, 4, 9, 20_000)) + rng.randbytes(9)
+        frame = b'\x28\xb5\x2f\xfd\xe0' + size.to_bytes(8, 'little')
+        return frame + rng.randbytes(rng.choice((9, 5000))), size
+    sevens = [size >> 7 * at & 127 for at in range(rng.choice((1, 4, 5, 5, 9, 20_000)))]
+    return bytes([*(seven | 128 for seven in sevens[:-1]), sevens[-1]]) + rng.randbytes(9), size
 
 
 _zeros = bytes(BOMB)
@@ -239,6 +242,26 @@ _CHANGES: tuple[Callable[[random.Random, bytes, bytes], bytes], ...] = (
 )  # fmt: skip
 
 
+def hostile_value(rng: random.Random, encoding: str) -> bytes | None:
+    """The bytes of a value whose head says something wild; None for encodings without a head."""
+    kind, colon, _ = encoding.partition(':')
+    body = rng.randbytes(rng.choice((0, 1, 2, 8, 300)))
+    width = rng.randrange(4)
+    count = rng.choice((0, 1, 2, 3, 16, 63))
+    if kind == 'pil':
+        mode, width, count = rng.choice((b'1', b'L', b'RGB', b'F', b'I;16', b'', b'XX')), 2, 2
+        body = len(mode).to_bytes(4, 'little') + mode + body
+    elif kind != 'ndarray':
+        return None
+    else:
+        head = bytes([count << 2 | width])
+        if not colon:
+            head = bytes([rng.choice((*DTYPES.values(), 0, 255))]) + head
+    sides = (rng.choice((*EXTREMES, 1, 1, 2, 3)) % (1 << (8 << width)) for _ in range(count))
+    made = b''.join(side.to_bytes(1 << width, 'little') for side in sides) + body
+    return made if kind == 'pil' else head + made
+
+
 def compressed_damage(rng: random.Random, compression: str, data: bytes) -> bytes:
     """What may stand where a compressed file should: damaged, a bomb, or only a claim."""
     kind = rng.randrange(8)
@@ -247,7 +270,7 @@ def compressed_damage(rng: random.Random, compression: str, data: bytes) -> byte
     if kind == 1:
         return damaged(rng, bomb(compression)[:5000])
     if kind == 2:
-        return claims(rng)
+        return claims(rng)[0]
     if kind == 3:
         return packed(compression, data) * 2
     return damaged(rng, packed(compression, data), rng.choice(list(_bombs.values()))[:200])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import string
+import warnings
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -285,6 +286,18 @@ def test_samples_are_looked_at_even_where_no_column_is_wanted() -> None:
         batch.to_rows([])
     assert caught.value.row == 1
     assert batch.slice(0, 1).to_rows([]) == [{}]
+
+
+def test_sides_whose_product_no_float_holds_are_damage_without_a_warning() -> None:
+    for sides in (b'\xff' * 504, bytes(8) + b'\xff' * 496):
+        data = (506).to_bytes(4, 'little') + bytes([63 << 2 | 3]) + sides + b'\1'
+        batch = _damaged({'a': 'ndarray:int8'}, [{'a': [1]}] * 2, 1, data)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter('always')
+            with pytest.raises(FormatError) as error:
+                batch.to_arrow()
+        assert error.value.row == 1
+        assert not caught
 
 
 def test_an_error_keeps_its_row_when_it_is_pickled() -> None:

@@ -44,6 +44,8 @@ def array_group(
         FormatError: An array has not the bytes that its shape says.
         Exception: One is damaged in another way.
     """
+    if not ndim:
+        raise FormatError('the format holds no array without dimensions')
     items = data[starts] & np.uint8(3)
     shapes = _sides(data, starts + 1, items, ndim)
     firsts = starts + 1 + (ndim << items.astype(np.int64))  # of the values
@@ -51,7 +53,9 @@ def array_group(
     if odd.any() or (counts < 1).any():
         raise FormatError(f'not all arrays have whole numbers of {dtype.itemsize} bytes')
     # As floats, which are exact where they can be equal, and do not wrap.
-    if (shapes.astype(np.float64).prod(axis=1) != counts).any():
+    with np.errstate(over='ignore', invalid='ignore'):
+        needed = shapes.astype(np.float64).prod(axis=1)
+    if (needed != counts).any():
         raise FormatError('not all arrays have as many numbers as they say')
     parts = np.append(np.stack([firsts, ends], axis=1), ends[-1:])
     values = pc.take(large_binary(data, parts), pa.array(np.arange(len(starts)) * 2))
@@ -67,7 +71,7 @@ def _sides(
         uint64 of shape (n, ndim).
     """
     found = np.empty((len(starts), ndim), np.uint64)
-    for item, kind in enumerate(SHAPE_TYPES if ndim else ()):
+    for item, kind in enumerate(SHAPE_TYPES):
         rows = np.flatnonzero(items == item)
         if len(rows):
             windows = np.lib.stride_tricks.sliding_window_view(data, ndim << item)
