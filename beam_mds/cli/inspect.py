@@ -25,8 +25,8 @@ _ABOUT = """
 show what a dataset or a shard holds, or one sample
 
 The summary comes from the index alone, but for one thing: where two or more columns vary in size,
-how the bytes are divided among them is estimated from up to 1,000 samples of up to 3 shards, and
-marked with ~. Of an uncompressed shard only as many bytes are read as are needed.
+how the bytes are divided among them is estimated from up to 3 shards, and marked with ~. Of an
+uncompressed shard only as many bytes are read as are needed (the sizes of up to 1,000 samples).
 """
 
 _EXAMPLES = """

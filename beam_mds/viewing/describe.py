@@ -151,8 +151,8 @@ def describe(path: Path) -> DatasetSummary:
     """Says what a dataset holds, by its index.
 
     No shard is opened where at most one column varies in size. Where more do, up to three shards
-    of each column table are, and only the heads of up to 1,000 samples of each are read (unless
-    it is compressed); `estimated` marks what comes of that.
+    of each column table are, and of each only the heads of up to 1,000 samples are read, or all of
+    it where it is compressed; `estimated` marks what comes of that.
 
     Args:
         path: The dataset's folder, its index.json, or one shard file, on any filesystem that Beam
@@ -329,8 +329,10 @@ def _measured(found: Found, shards: Sequence[ShardInfo]) -> Iterable[Offsets]:
     count = min(_SHARDS, len(shards))
     for number in range(count):  # from the middle of each third
         info = shards[(2 * number + 1) * len(shards) // (2 * count)]
-        start = max(0, (info.samples - _SAMPLES) // 2)
-        stop = min(info.samples, start + _SAMPLES)
+        # Of a compressed shard all is read anyway.
+        most = _SAMPLES if info.zip_data is None else info.samples
+        start = max(0, (info.samples - most) // 2)
+        stop = min(info.samples, start + most)
         with contextlib.closing(ShardReader(found.ref(info), start, stop)) as reader:
             yield reader.column_sizes(start, stop)
 

@@ -157,6 +157,13 @@ def test_of_a_raw_shard_only_the_heads_of_some_samples_are_read(
     assert sum(sizes) < 13_000 < summary.raw_bytes / 100
 
 
+def test_of_a_compressed_shard_all_samples_count(tmp_path: Path) -> None:
+    samples = rows(1500)
+    write_dataset(tmp_path, [samples], TWO, compression='zstd')
+    found = {column.name: column.bytes for column in describe(tmp_path).columns}
+    assert found == value_bytes(samples, TWO)
+
+
 def test_empty_shards_are_not_looked_into(tmp_path: Path) -> None:
     write_dataset(tmp_path, [[], [], rows(5), []], TWO)
     summary = describe(tmp_path)
