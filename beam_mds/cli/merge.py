@@ -86,7 +86,11 @@ def _expected(text: str | None) -> int | list[str] | None:
     if text.startswith('@'):
         from beam_mds import storage
 
-        lines = storage.read(storage.absolute(text[1:], '--expect')).decode().splitlines()
+        lines = (
+            storage.read(storage.absolute(text[1:], '--expect'))
+            .decode(errors='replace')
+            .splitlines()
+        )
     else:
         lines = text.split(',')
     return [line.strip() for line in lines if line.strip()]

@@ -68,6 +68,9 @@ def test_expected_parts_may_come_from_a_file(
     err = capsys.readouterr().err
     assert '1 of 4 expected parts have no index.json' in err
     assert f'{parts}/val/de; what writes them' in err
+    names.write_bytes(b'part-9\npart-10\nval/en\nval/\xff\n')
+    assert main(['merge', str(parts), '--expect', f'@{names}']) == FAILED
+    assert '1 of 4 expected parts have no index.json' in capsys.readouterr().err
     assert main(['merge', str(parts), '--expect', f'@{names}2']) == FAILED
     assert 'could not read' in capsys.readouterr().err
 
