@@ -125,13 +125,13 @@ def test_items_are_not_asked_for_once_nobody_reads() -> None:
 
     def call(number: int) -> int:
         called.append(number)
-        time.sleep(0.01)
+        time.sleep(0.3 * number)
         return number
 
     results = run_ahead(call, range(100), 1)
     assert next(results) == 0
     results.close()  # type: ignore[attr-defined]
-    assert len(called) <= 3  # of two that were under way, the one that had not started is dropped
+    assert called in ([0], [0, 1])  # what has not started is dropped
 
 
 def test_calls_need_a_thread() -> None:

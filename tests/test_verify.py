@@ -30,6 +30,7 @@ from beam_mds import (
 from beam_mds.format import INDEX_NAME
 from beam_mds.indexes import read_index
 from beam_mds.storage import list_folder
+from beam_mds.writing import planning
 from beam_mds.writing.planning import numbered
 from tests.data import make_golden
 from tests.helpers.damage import change_index, rename_as_mdswriter, shards
@@ -125,6 +126,22 @@ def test_every_order_and_ranges_of_several_shards_are_healthy(tmp_path: Path) ->
         assert at_once(tmp_path / name, deep=True) == []
     numbers = [numbered(info.stored.basename) for info in read_index(tmp_path / 'copies')]
     assert len({number for number, _ in filter(None, numbers)}) == 1
+
+
+def test_the_hash_in_a_name_is_computed_once_for_each_shard_of_a_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(ROWS, tmp_path, num_shards=1, size_limit=LIMIT)
+    parts: list[int] = []
+    real = planning.content_digest
+
+    def counted(stored: Any, part: int) -> str:
+        parts.append(part)
+        return real(stored, part)
+
+    monkeypatch.setattr(planning, 'content_digest', counted)
+    assert at_once(tmp_path, threads=1) == []
+    assert parts == list(range(len(read_index(tmp_path))))
 
 
 def test_other_files_beside_the_shards_are_nobodys_business(raw: Path) -> None:
@@ -400,7 +417,9 @@ def test_the_damaged_index_of_a_split_is_told_and_hides_nothing(splits: Path) ->
     gone = shards(splits / 'val/en')[0]
     gone.unlink()
     (splits / 'x.mds').write_text('x')
-    (splits / 'train' / 'x.mds').write_text('may be listed in the index that is damaged')
+    for name in ('x.mds', 'deep/y.mds'):
+        (splits / 'train' / name).parent.mkdir(exist_ok=True)
+        (splits / 'train' / name).write_text('may be listed in the index that is damaged')
     assert found(splits) == {
         f'train/{INDEX_NAME}': ['index'],
         'x.mds': ['extra'],

@@ -156,7 +156,8 @@ def test_what_cannot_be_done_is_told(
         assert main(['verify', f'{tmp_path}/no*', *options]) == 3
     finally:
         logging.disable(logging.NOTSET)
-    assert f'{tmp_path}/no*: no folder that it matches has an index.json' in capsys.readouterr().err
+    message = f'beam-mds: {tmp_path}/no*: no folder that it matches has an index.json'
+    assert capsys.readouterr().err.startswith(message)
 
 
 def test_findings_of_a_job_stay_in_a_file_when_one_is_named(
