@@ -35,9 +35,11 @@ def check_hashes(names: Sequence[str] | str | None) -> list[str]:
     listed = [given] if isinstance(given, str) else list(given or ())
     for name in listed:
         if name not in HASHES:
-            raise OptionError(f'unknown hash {name!r}: expected one of {", ".join(HASHES)}')
+            raise OptionError(
+                f'unknown hash {repr(name)[:80]}: expected one of {", ".join(HASHES)}'
+            )
     if len(set(listed)) != len(listed):
-        raise OptionError(f'hashes must not repeat, got {listed}')
+        raise OptionError(f'hashes must not repeat, got {repr(listed)[:80]}')
     return sorted(listed)
 
 

@@ -53,3 +53,10 @@ def test_an_unknown_hash_is_refused_with_what_there_is(name: str) -> None:
 def test_a_hash_that_stands_twice_is_refused() -> None:
     with pytest.raises(OptionError, match='hashes must not repeat'):
         check_hashes(['md5', 'md5'])
+
+
+def test_an_error_about_hashes_is_short_however_long_they_are() -> None:
+    for names in (['x' * 10_000], ['md5'] * 10_000):
+        with pytest.raises(OptionError) as caught:
+            check_hashes(names)
+        assert len(str(caught.value)) < 400
