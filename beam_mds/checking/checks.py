@@ -377,7 +377,7 @@ def _load(name: str, value: Any) -> None:
         try:
             image.load()
         except Exception as error:  # Pillow's plugins raise anything
-            raise FormatError(f'column {name!r}: {str(error)[:80]}') from error
+            raise FormatError(f'column {repr(name)[:80]}: {str(error)[:80]}') from error
 
 
 def _and_more(items: Sequence[Any]) -> str:

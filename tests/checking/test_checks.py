@@ -355,6 +355,12 @@ def test_an_image_is_decoded_to_its_last_pixel() -> None:
         assert "of the raw shard: column 'i': image file is truncated (" in found.detail
 
 
+def test_a_long_name_of_a_column_is_cut() -> None:
+    for value in (b'no image', image('JPEG')[:-500]):
+        info, raw, _ = make([{'i' * 5000: value}], {'i' * 5000: 'jpeg'}, name='x.mds')
+        assert len(only(info, raw, deep=True).detail) < 400
+
+
 def test_images_without_pillow_are_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     info, raw, _ = make([{'i': b'no image'}], {'i': 'jpeg'}, name='x.mds')
     real = builtins.__import__
