@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from typing import Generic, ParamSpec, TypeVar
 
@@ -36,7 +36,9 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix='beam-mds')
 
 
-def run_ahead(call: Callable[[_S], _T], items: Iterable[_S], threads: int) -> Iterator[_T]:
+def run_ahead(
+    call: Callable[[_S], _T], items: Iterable[_S], threads: int
+) -> Generator[_T, None, None]:
     """The results of a call for each item, in order; the calls run ahead in threads of their own.
 
     Args:

@@ -97,7 +97,7 @@ def no_pickles() -> Iterator[None]:
 
 def index(rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path) -> Case:  # noqa: ARG001
     """An index.json is parsed; what is accepted must be written and parsed again to the same."""
-    data = inputs.written(rng, _changed_index(rng, rng.choice(seeds)))
+    data = inputs.written(rng, changed_index(rng, rng.choice(seeds)))
     cuts = [0, *sorted(rng.choices(range(len(data) + 1), k=3)), len(data)]
 
     def run() -> None:
@@ -134,7 +134,7 @@ def values(rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path) ->
     """Values are damaged in samples that are whole otherwise."""
     dataset = rng.choice(seeds)
     columns = dataset.columns
-    rows = [_damaged_values(rng, columns, row) for row in rng.choice(dataset.rows)]
+    rows = [damaged_values(rng, columns, row) for row in rng.choice(dataset.rows)]
     data = inputs.shard_of(json.dumps(dataset.config).encode(), rows)
 
     def run() -> None:
@@ -206,13 +206,13 @@ def pipeline(rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path) 
 def writer(rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path) -> Case:
     """A write looks at the dataset that is in its folder."""
     dataset = rng.choice(seeds)
-    files = {'index.json': inputs.written(rng, _changed_index(rng, dataset))}
+    files = {'index.json': inputs.written(rng, changed_index(rng, dataset))}
     if rng.random() < 0.3:
-        files['a/index.json'] = inputs.written(rng, _changed_index(rng, dataset))
+        files['a/index.json'] = inputs.written(rng, changed_index(rng, dataset))
     if rng.random() < 0.3:
         journal = {'new': ['a/shard.00000.mds'], 'old': ['shard.00000.mds']}
         files['.beam-mds-journal-0'] = inputs.written(rng, inputs.changed(rng, journal))
-    size = _write(folder, files)
+    size = write_files(folder, files)
     given: dict[str, Any] = {'if_exists': rng.choice(('append', 'overwrite', 'error'))}
     if rng.random() < 0.5:
         given['split'] = dataset.columns.names[0]
@@ -301,7 +301,7 @@ def _count(element: Any) -> int:
 # Inputs
 
 
-def _changed_index(rng: random.Random, dataset: inputs.Dataset) -> Any:
+def changed_index(rng: random.Random, dataset: inputs.Dataset) -> Any:
     """An index of which some part is another; now and then of all shards."""
     if rng.random() < 0.7:
         return inputs.changed(rng, dataset.index)
@@ -326,7 +326,7 @@ def _damaged_row(rng: random.Random, row: bytes) -> bytes:
     return inputs.damaged(rng, row) if rng.random() < 0.3 else row
 
 
-def _damaged_values(rng: random.Random, columns: Columns, row: bytes) -> bytes:
+def damaged_values(rng: random.Random, columns: Columns, row: bytes) -> bytes:
     """A sample with other bytes as one value, and the size head that goes with them."""
     varying = [size is None for size in columns.sizes]
     heads = np.frombuffer(row, '<u4', sum(varying)).tolist()
@@ -355,7 +355,7 @@ def damaged_folder(
     files = dataset.files()
     kind = rng.randrange(4)
     if kind == 0:
-        files['index.json'] = inputs.written(rng, _changed_index(rng, dataset))
+        files['index.json'] = inputs.written(rng, changed_index(rng, dataset))
     elif kind == 1:  # a shard that its index knows nothing of
         path = rng.choice(sorted(set(files) - {'index.json'}))
         files[path] = inputs.damaged(rng, files[path], dataset.raw[0])
@@ -377,10 +377,10 @@ def damaged_folder(
         index = {'version': 2, 'shards': [entry, *dataset.index['shards'][1:]]}
         files['index.json'] = json.dumps(index).encode()
     about = f'{name}, {kind}, {files!r:.4000}'
-    return _write(folder, files) + sum(map(len, dataset.raw)), about, dataset
+    return write_files(folder, files) + sum(map(len, dataset.raw)), about, dataset
 
 
-def _write(folder: Path, files: dict[str, bytes]) -> int:
+def write_files(folder: Path, files: dict[str, bytes]) -> int:
     """Replaces the content of a folder; gives its bytes."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, data in files.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -408,6 +409,24 @@ def test_parts_with_different_columns_are_an_error_that_shows_both(tmp_path: Pat
             f'  {tmp_path}/c/index.json: '
             + ', '.join(f'{k} {v}' for k, v in sorted(columns.items()))
         )
+
+
+def test_a_merge_that_refuses_a_part_waits_for_its_threads(tmp_path: Path) -> None:
+    for part in range(20):
+        dataset(tmp_path / f'{part}', ['a'], columns={'a': 'str' if part else 'bytes'})
+    before = set(threading.enumerate())
+    with pytest.raises(MergeError) as caught:
+        merge_indexes(tmp_path)
+    assert set(threading.enumerate()) <= before  # while the error holds on to all frames
+    del caught
+
+
+def test_long_columns_are_cut_in_the_error_about_them(tmp_path: Path) -> None:
+    dataset(tmp_path / 'a', ['a'], columns={'x' * 9999: 'str'})
+    dataset(tmp_path / 'b', ['b'], columns={'y' * 9999: 'str'})
+    message = assert_refused(MergeError, tmp_path)
+    assert 1000 < len(message) < 1500
+    assert 'b/index.json: yyy' in message
 
 
 def test_a_part_whose_own_shards_have_different_columns_is_an_error(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def print_json(value: Any) -> None:
     """Prints one JSON document."""
-    ascii_only = not sys.stdout.encoding.lower().startswith('utf')
+    ascii_only = not (sys.stdout.encoding or 'utf-8').lower().startswith('utf')
     try:
         text = json.dumps(value, indent=2, ensure_ascii=ascii_only)
     except RecursionError:  # which takes more room than values of as many levels need without

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import logging
@@ -166,12 +167,14 @@ class Gathered:
     def _read_leaves(self, leaves: Sequence[Part], progress: Progress) -> None:
         """Reads the parts that have no other part below them."""
         missing = []
-        read = run_ahead(_fetch, leaves, THREADS)
-        for part, data, files in progress(read, 'datasets', len(leaves)):
-            if data is None:
-                missing.append(part.folder)
-            else:
-                self._add(part, part.place, self._checked(part, [data], files))
+        # Closed here, should a part be refused: left to the garbage collector, which may come by in
+        # any thread with any lock, its threads would be waited for there.
+        with contextlib.closing(run_ahead(_fetch, leaves, THREADS)) as read:
+            for part, data, files in progress(read, 'datasets', len(leaves)):
+                if data is None:
+                    missing.append(part.folder)
+                else:
+                    self._add(part, part.place, self._checked(part, [data], files))
         if missing:
             raise MergeError(
                 f'no {INDEX_NAME} in {shown(missing)}, so none was written in {self._options.out}: '
@@ -288,7 +291,7 @@ class Gathered:
         many = max(map(len, tables)) > _FEW_COLUMNS
         lines = [
             f'  {path}: '
-            + ', '.join(f'{c[0]} {c[1]}' for c in table.items() if not (many and c in shared))
+            + ', '.join(f'{c[0]} {c[1]}' for c in table.items() if not (many and c in shared))[:500]
             + (f' and {len(shared)} that are the same' if many else '')
             for path, table in zip((index, part.index), tables, strict=True)
         ]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import json
@@ -109,6 +110,13 @@ def test_json_is_ascii_where_nothing_else_can_be_written(monkeypatch: pytest.Mon
         monkeypatch.setattr(sys, 'stdout', stdout)
         print_json('ä\u4e16')
         assert raw.getvalue() == b'"\\u00e4\\u4e16"\n'
+
+
+def test_json_goes_to_any_stream() -> None:
+    stream = io.StringIO()  # has no encoding
+    with contextlib.redirect_stdout(stream):
+        print_json('ä')
+    assert stream.getvalue() == '"ä"\n'
 
 
 @pytest.mark.parametrize(
