@@ -17,7 +17,7 @@ from benchmarks.fuzz import TARGETS
 from benchmarks.fuzz_targets import Case, no_pickles, own_errors
 from tests.helpers.memory import Memory
 
-CASES = 1800
+CASES = 1200
 
 
 def test_damaged_datasets_give_only_errors_of_ours_in_little_time_and_memory() -> None:
