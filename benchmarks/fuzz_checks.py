@@ -16,17 +16,8 @@ from beam_mds.cli.console import DONE, FAILED, USAGE
 from beam_mds.format import EncodedBatch, Samples, parse_index
 from beam_mds.stats import batch_stats
 from benchmarks import fuzz_inputs as inputs
-from benchmarks.fuzz_targets import (
-    MESSAGE,
-    Case,
-    Fault,
-    Target,
-    changed_index,
-    damaged_folder,
-    damaged_values,
-    own_errors,
-    write_files,
-)
+from benchmarks.fuzz_damage import changed_index, damaged_folder, damaged_values, write_files
+from benchmarks.fuzz_targets import MESSAGE, Case, Fault, Target, own_errors
 
 
 def verify(rng: random.Random, seeds: Sequence[inputs.Dataset], folder: Path) -> Case:
