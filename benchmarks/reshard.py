@@ -29,23 +29,31 @@ COLUMNS = {'label': 'int32', 'score': 'float32', 'text': 'str'}
 
 _SAMPLES, _TEXT_BYTES = 1_000_000, 400
 
+# Samples that are made at once.
+_PART = 20_000
+
 ORDERS = ('arrival', 'shuffled')
 
 
 def make(folder: str, samples: int) -> None:
     """Writes a dataset of random texts, in shards of 16 MB."""
-    rng = np.random.default_rng(0)
-    text = rng.integers(97, 122, (samples, _TEXT_BYTES), np.uint8)
-    batch = pa.record_batch(
+    parts = range(max(1, samples // _PART))
+    with beam.Pipeline(runner='FnApiRunner') as pipeline:
+        batches = pipeline | beam.Create(parts) | beam.Map(_batch, min(samples, _PART))
+        _ = batches | WriteToMDS(folder, COLUMNS, order='arrival', size_limit='16mb')
+
+
+def _batch(seed: int, samples: int) -> pa.RecordBatch:
+    rng = np.random.default_rng(seed)
+    text = rng.integers(97, 122, samples * _TEXT_BYTES, np.uint8)
+    offsets = np.arange(samples + 1, dtype=np.int32) * _TEXT_BYTES
+    return pa.record_batch(
         {
             'label': rng.integers(0, 100, samples, np.int32),
             'score': rng.random(samples, np.float32),
-            'text': pa.array([row.tobytes().decode() for row in text]),
+            'text': pa.StringArray.from_buffers(samples, pa.py_buffer(offsets), pa.py_buffer(text)),
         }
     )
-    with beam.Pipeline(runner='FnApiRunner') as pipeline:
-        source = pipeline | beam.Create([batch])
-        _ = source | WriteToMDS(folder, COLUMNS, order='arrival', size_limit='16mb')
 
 
 def ways(old: str, new: str, order: Any) -> dict[str, Callable[[beam.Pipeline], Any]]:
