@@ -28,6 +28,6 @@ except Exception:  # noqa: BLE001 (a torchvision that does not match torch fails
     _stand_in_for_torchvision()
 
 from streaming import MDSWriter, StreamingDataset  # noqa: E402 (after the stand-in)
-from streaming.base.util import clean_stale_shared_memory, merge_index  # noqa: E402
+from streaming.base.util import merge_index  # noqa: E402
 
-__all__ = ['MDSWriter', 'StreamingDataset', 'clean_stale_shared_memory', 'merge_index']
+__all__ = ['MDSWriter', 'StreamingDataset', 'merge_index']

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from benchmarks import cases, warm
-from benchmarks.mosaic import MDSWriter, StreamingDataset, clean_stale_shared_memory
+from benchmarks.mosaic import MDSWriter, StreamingDataset
 
 
 def read(local: Path, how: str) -> dict[str, float]:
@@ -23,7 +23,6 @@ def read(local: Path, how: str) -> dict[str, float]:
         how: `loop`, over the dataset itself, which prepares shards in a thread; or `index`, sample
             by sample without one.
     """
-    clean_stale_shared_memory()
     start = time.perf_counter()
     # By default the loop waits after every 64 samples for the thread to wake up, and takes ten
     # times as long.
