@@ -57,6 +57,7 @@ setup(
         'apache-beam[gcp]>=2.77.0,<3',
         'google-cloud-storage>=2.18.2,<4',
         'numpy>=1.26',
+        'orjson>=3.9.7',  # beam_mds.sources.jsonl; apache-beam's own lower bound
         'pyarrow>=18.0.0',
         'shtab>=1.7',  # beam-mds completion
         'tqdm>=4.66',  # beam-mds's progress on a terminal

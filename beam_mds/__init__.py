@@ -21,6 +21,7 @@ from beam_mds.errors import (
     MergeError,
     MissingExtraError,
     OptionError,
+    RecordError,
     StorageError,
     TargetError,
     WhereError,
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     from beam_mds.reading.shardreader import read_samples
     from beam_mds.reading.steps import UnreadSamples
     from beam_mds.rebuild import rebuild_index
+    from beam_mds.records import BadRecord
     from beam_mds.reshard import ReshardMDS
+    from beam_mds.sources.base import Source, SourceResult
+    from beam_mds.sources.jsonl import ReadJsonLines
     from beam_mds.stats import MDSStats
     from beam_mds.verify import VerifyMDS, verify_dataset
     from beam_mds.write import WriteResult, WriteToMDS
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from beam_mds.writing.steps import WrittenShard
 
 __all__ = [
+    'BadRecord',
     'ColumnsError',
     'DamagedError',
     'DeadLetter',
@@ -60,8 +65,12 @@ __all__ = [
     'OptionError',
     'ReadAllFromMDS',
     'ReadFromMDS',
+    'ReadJsonLines',
     'ReadResult',
+    'RecordError',
     'ReshardMDS',
+    'Source',
+    'SourceResult',
     'StorageError',
     'TargetError',
     'UnreadSamples',
@@ -79,6 +88,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    'BadRecord': 'beam_mds.records',
     'DeadLetter': 'beam_mds.writing.prepare',
     'Finding': 'beam_mds.checking.findings',
     'MDSStats': 'beam_mds.stats',
@@ -86,8 +96,11 @@ _MODULES = {
     'MergedIndex': 'beam_mds.merge',
     'ReadAllFromMDS': 'beam_mds.read',
     'ReadFromMDS': 'beam_mds.read',
+    'ReadJsonLines': 'beam_mds.sources.jsonl',
     'ReadResult': 'beam_mds.read',
     'ReshardMDS': 'beam_mds.reshard',
+    'Source': 'beam_mds.sources.base',
+    'SourceResult': 'beam_mds.sources.base',
     'UnreadSamples': 'beam_mds.reading.steps',
     'VerifyMDS': 'beam_mds.verify',
     'WriteResult': 'beam_mds.write',

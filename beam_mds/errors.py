@@ -106,6 +106,25 @@ class DamagedError(FormatError):
         return DamagedError, (self.path, self.reason, self.sample, self.byte)
 
 
+class RecordError(MDSError):
+    """A record of the input that cannot become a sample.
+
+    Attributes:
+        error_type: What kind of fault it is; each source has a closed set.
+        message: What is wrong, without the place.
+        place: Where, as text.
+    """
+
+    def __init__(self, error_type: str, message: str, place: str) -> None:
+        """Makes the error; see the class for the arguments."""
+        self.error_type, self.message, self.place = error_type, message, place
+        super().__init__(f'{place}: {message}')
+
+    def __reduce__(self) -> tuple[type[RecordError], tuple[object, ...]]:
+        """Pickles by the constructor's arguments."""
+        return RecordError, (self.error_type, self.message, self.place)
+
+
 class MissingExtraError(MDSError, ImportError):
     """An optional library that this column or option needs is not installed."""
 

@@ -15,7 +15,7 @@ from beam_mds.writing.splits import check_split
 
 Path: TypeAlias = str | os.PathLike[str]
 
-_GLOB = re.compile(r'[*?[]')
+GLOB = re.compile(r'[*?[]')
 _NUMBERS = re.compile(r'(\d+)', re.ASCII)
 
 
@@ -55,7 +55,7 @@ def given_paths(
 
 def is_glob(path: str) -> bool:
     """Whether a path has characters of a pattern; a name can have them too."""
-    return bool(_GLOB.search(path))
+    return bool(GLOB.search(path))
 
 
 def dataset_folders(paths: Sequence[str]) -> list[str]:

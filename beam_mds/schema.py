@@ -34,6 +34,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from beam_mds.errors import ColumnsError
 from beam_mds.format.encodings.arrays import DTYPES
 from beam_mds.format.encodings.base import is_binary, is_list, is_text
+from beam_mds.records import PLACE
 from beam_mds.rows import is_named_tuple
 
 if typing.TYPE_CHECKING:
@@ -181,23 +182,24 @@ def infer_columns(
             "columns must be a dict like {'text': 'str'} or a pyarrow.Schema, "
             f'got {repr(columns)[:80]}'
         )
-    if columns and not any(map(_is_open, columns.values())):
+    if columns and not any(map(is_open, columns.values())):
         return dict(columns)
     fields = _fields(kind)
-    columns = columns or dict.fromkeys(fields)
+    columns = columns or dict.fromkeys(name for name in fields if name != PLACE)
     for name, encoding in columns.items():
-        if _is_open(encoding) and name not in fields:
+        if is_open(encoding) and name not in fields:
             raise ColumnsError(
                 f'column {name!r} is not in the schema, so that its encoding cannot be inferred: '
                 f'the fields are {", ".join(fields)}'
             )
     return {
-        name: _inferred(name, fields[name], list(columns)) if _is_open(encoding) else encoding
+        name: _inferred(name, fields[name], list(columns)) if is_open(encoding) else encoding
         for name, encoding in columns.items()
     }
 
 
-def _is_open(encoding: Any) -> bool:
+def is_open(encoding: Any) -> bool:
+    """Whether an encoding is left open, for the schema to tell."""
     return encoding is None or encoding is ...
 
 

@@ -243,15 +243,8 @@ def list_folder(folder: str) -> dict[str, int]:
     A folder that does not exist is empty.
     """
     prefix = folder + '/'
-
-    def attempt() -> dict[str, int]:
-        (found,) = FileSystems.match([escape(prefix) + '**'])
-        return {
-            item.path[len(prefix) :].replace(os.sep, '/'): int(item.size_in_bytes)
-            for item in found.metadata_list
-        }
-
-    return retried(attempt, f'list {folder}')
+    found = match(escape(prefix) + '**', folder)
+    return {path[len(prefix) :]: size for path, size in found.items()}
 
 
 def find(folder: str, name: str) -> list[str]:
@@ -266,14 +259,24 @@ def find(folder: str, name: str) -> list[str]:
     return [path.removesuffix(end).lstrip('/') for path in paths if path.endswith(end)]
 
 
-def match(pattern: str) -> list[str]:
-    """The files that a glob matches; `*` and `?` stay within one name, `**` crosses folders."""
+def match(pattern: str, name: str | None = None) -> dict[str, int]:
+    """The files that a glob matches: path -> size in bytes.
 
-    def attempt() -> list[str]:
+    Args:
+        pattern: `*` and `?` stay within one name, `**` crosses folders.
+        name: What an error calls it.
+
+    Raises:
+        StorageError: They cannot be listed.
+    """
+
+    def attempt() -> dict[str, int]:
         (found,) = FileSystems.match([pattern])
-        return [item.path.replace(os.sep, '/') for item in found.metadata_list]
+        return {
+            item.path.replace(os.sep, '/'): int(item.size_in_bytes) for item in found.metadata_list
+        }
 
-    return retried(attempt, f'list {pattern}')
+    return retried(attempt, f'list {name or pattern}')
 
 
 def delete(paths: Sequence[str]) -> None:

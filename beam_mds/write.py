@@ -21,9 +21,10 @@ from beam_mds import coders
 from beam_mds.errors import OptionError
 from beam_mds.runners import runs_here
 from beam_mds.schema import infer_columns
-from beam_mds.storage import is_remote
+from beam_mds.storage import absolute, is_remote
 from beam_mds.writing import ranges, steps
 from beam_mds.writing.batches import ElementBatch
+from beam_mds.writing.letters import WriteLetters
 from beam_mds.writing.options import (
     ArrowSchema,
     Extra,
@@ -192,6 +193,7 @@ class WriteToMDS(beam.PTransform):
         *,
         exc_class: type[Exception] | tuple[type[Exception], ...] = Exception,
         threshold: float = 1.0,
+        errors_output: str | os.PathLike[str] | None = None,
         error_handler: ErrorHandler | None = None,
     ) -> WriteToMDS:
         """Makes samples that cannot be written dead letters, where they would fail the job.
@@ -202,6 +204,9 @@ class WriteToMDS(beam.PTransform):
             exc_class: The errors, of the encoding or of a key or split function, to catch.
             threshold: Largest share of the samples, 0 to 1, that may be refused; with more the job
                 fails, and no index is published.
+            errors_output: A file for the dead letters, as lines of JSON (see
+                `beam_mds.writing.letters`). It is there before the index, also when the threshold
+                fails the job, and when there are none.
             error_handler: Takes the dead letters, in place of `result.errors`.
 
         Returns:
@@ -224,6 +229,8 @@ class WriteToMDS(beam.PTransform):
         if not 0 <= threshold <= 1:
             raise OptionError(f'threshold must be from 0 to 1, got {threshold!r:.80}')
         self._errors = {'catch': catch, 'threshold': threshold}
+        if errors_output is not None:
+            self._errors['errors_output'] = absolute(errors_output, 'errors_output')
         self._error_handler = error_handler
         return self
 
@@ -291,9 +298,13 @@ class WriteToMDS(beam.PTransform):
         )
         fragments = (written, encoded.fragments) | 'Fragments' >> beam.Flatten()
         counts = (collected.counts, encoded.counts) | 'Counts' >> beam.Flatten()
+        first = []
+        if options.errors_output is not None:
+            stored = encoded.errors | 'WriteErrors' >> WriteLetters(options.errors_output)
+            first.append(AsIter(stored))
         # list[Fragment], once
         committed = start | 'Commit' >> beam.Map(
-            steps.publish, options, target, AsIter(fragments), AsIter(counts)
+            steps.publish, options, target, AsIter(fragments), AsIter(counts), *first
         )
         outputs = {
             'shards': committed

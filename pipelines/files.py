@@ -14,7 +14,7 @@ from apache_beam.runners.runner import PipelineState
 from beam_mds import OptionError, WriteToMDS
 from beam_mds.sources.files import COLUMNS, UNDECODABLE, ReadFiles
 from pipelines.options import add_write_options, make_parser, parse, write_options
-from pipelines.report import counted, dataset_rows, table
+from pipelines.report import counters_of, dataset_rows, table
 
 _DESCRIPTION = """
 Writes text files as an MDS dataset, one sample per file. Columns: path (relative to the input),
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     state = result.wait_until_finish()
     if state != PipelineState.DONE:
         raise SystemExit(f'the job is {state}: nothing to report')
-    skipped = [('files skipped', f'{counted(result, "files_skipped"):,}')]
+    skipped = [('files skipped', f'{counters_of(result).get("files_skipped", 0):,}')]
     print(table([*dataset_rows(output), *skipped, ('dataset', output)]))
 
 

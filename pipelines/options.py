@@ -32,7 +32,11 @@ def make_parser(module: str, description: str) -> argparse.ArgumentParser:
 
 
 def add_write_options(
-    parser: argparse.ArgumentParser, *, key: str | None = None, same: bool = False
+    parser: argparse.ArgumentParser,
+    *,
+    key: str | None = None,
+    same: bool = False,
+    split_pattern: bool = False,
 ) -> None:
     """Adds the options of `WriteToMDS`.
 
@@ -40,6 +44,7 @@ def add_write_options(
         parser: Where to.
         key: The default of `--key` in shuffled order.
         same: Whether there is a dataset whose compression, hashes and size limit are the defaults.
+        split_pattern: Whether `--split` may be a pattern of paths.
     """
     group = parser.add_argument_group('the new dataset')
 
@@ -72,7 +77,10 @@ def add_write_options(
     )  # fmt: skip
     add('--seed', 'gives another shuffled order', type=int, default=0, metavar='N')
     add('--num_shards', 'about this many shards, without measuring first', type=int, metavar='N')
-    add('--split', 'a column: its value is the sub-folder that a sample goes to', metavar='COLUMN')
+    text = 'a column: its value is the sub-folder that a sample goes to'
+    if split_pattern:
+        text += '; or a pattern of the ends of input paths, like {split}/*.jsonl'
+    add('--split', text, metavar='COLUMN')
     add(
         '--if_exists', 'when there is a dataset already',
         default='error', choices=['error', 'overwrite', 'append'],

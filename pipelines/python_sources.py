@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beam_mds import read_samples
-from beam_mds.sources.files import decode_text, list_files
+from beam_mds.sources.files import decode_text
+from beam_mds.sources.inputs import list_files
 from pipelines import files
 from pipelines.options import make_parser
-from pipelines.report import counted, dataset_rows, table
+from pipelines.report import counters_of, dataset_rows, table
 
 _PATTERN = '*.py'
 
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     packages, left_out = check(output, source)
     checked = time.perf_counter()
 
-    if len(left_out) != counted(result, 'files_skipped'):
+    if len(left_out) != counters_of(result).get('files_skipped', 0):
         raise SystemExit(f'files are missing that were not skipped, among {", ".join(left_out)}')
     rows = [
         *dataset_rows(output),
@@ -82,7 +83,7 @@ def check(dataset: str, source: str) -> tuple[int, list[str]]:
     Raises:
         SystemExit: A sample is not what its file is, or is there twice.
     """
-    paths = {name: path for path, name in list_files(source, _PATTERN, _EXCLUDE)}
+    paths = {file.name: file.path for file in list_files(source, _PATTERN, _EXCLUDE)}
     packages = set()
     for sample in read_samples(dataset, validate_hash=_HASH):
         name = sample['path']

@@ -12,10 +12,13 @@ from beam_mds.indexes import read_index
 Rows = Sequence[tuple[str, str]]
 
 
-def counted(result: Any, name: str) -> int:
-    """The value of one of beam_mds's counters after a job; 0 when nothing was counted."""
-    wanted = MetricsFilter().with_namespace('beam_mds').with_name(name)
-    return sum(counter.result for counter in result.metrics().query(wanted)['counters'])
+def counters_of(result: Any) -> dict[str, int]:
+    """beam_mds's counters after a job, by name; none where the runner keeps none."""
+    totals: dict[str, int] = {}
+    for counter in result.metrics().query(MetricsFilter().with_namespace('beam_mds'))['counters']:
+        name = counter.key.metric.name
+        totals[name] = totals.get(name, 0) + int(counter.result)
+    return totals
 
 
 def dataset_rows(path: str) -> list[tuple[str, str]]:

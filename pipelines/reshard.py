@@ -15,7 +15,7 @@ from apache_beam.runners.runner import PipelineState
 
 from beam_mds import OptionError, ReshardMDS
 from pipelines.options import add_write_options, make_parser, parse, write_options
-from pipelines.report import counted, dataset_rows, table
+from pipelines.report import counters_of, dataset_rows, table
 
 DESCRIPTION = """
 Writes MDS datasets anew. Compression, hashes and size limit stay as they are unless they are given;
@@ -139,8 +139,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     state = result.wait_until_finish()
     if state != PipelineState.DONE:
         raise SystemExit(f'the job is {state}: nothing to report')
-    names = ('samples_read', 'samples_unread')
-    print(summary(args, {name: counted(result, name) for name in names}))
+    print(summary(args, counters_of(result)))
 
 
 if __name__ == '__main__':

@@ -20,10 +20,10 @@ from beam_mds.sources.files import (
     COLUMNS,
     ReadFiles,
     decode_text,
-    list_files,
     package_of,
     text_sample,
 )
+from beam_mds.sources.inputs import list_files
 from pipelines import files
 
 _FILES = {
@@ -57,7 +57,7 @@ def _store(folder: str, content: dict[str, bytes]) -> str:
 
 
 def _names(source: str, **options: Any) -> list[str]:
-    return sorted(name for _, name in list_files(source, **options))
+    return sorted(file.name for file in list_files(source, **options))
 
 
 def _run(*args: str) -> dict[str, dict[str, Any]]:
@@ -72,7 +72,8 @@ def _run(*args: str) -> dict[str, dict[str, Any]]:
 
 def test_a_folder_means_all_files_below_it(tree: str) -> None:
     assert _names(tree) == sorted(_FILES)
-    assert dict(list_files(tree))[f'{tree}/json/decoder.py'] == 'json/decoder.py'
+    names = {file.path: file.name for file in list_files(tree)}
+    assert names[f'{tree}/json/decoder.py'] == 'json/decoder.py'
 
 
 def test_the_pattern_is_matched_by_the_name_of_a_file_at_any_depth(tree: str) -> None:
@@ -95,9 +96,8 @@ def test_a_glob_gives_paths_relative_to_the_folder_before_its_first_special_char
 
 
 def test_a_single_file_is_named_by_its_last_part(tree: str) -> None:
-    assert list(list_files(f'{tree}/json/decoder.py', pattern='*.txt')) == [
-        (f'{tree}/json/decoder.py', 'decoder.py')
-    ]
+    (file,) = list_files(f'{tree}/json/decoder.py', pattern='*.txt')
+    assert (file.path, file.name) == (f'{tree}/json/decoder.py', 'decoder.py')
 
 
 def test_a_folder_whose_name_looks_like_a_glob_is_a_folder(tmp_path: Path) -> None:
@@ -140,7 +140,8 @@ def test_the_same_files_are_found_in_a_bucket(gcs_bucket: str) -> None:
     assert _names(f'{gcs_bucket}/js*/**.py', exclude=['data']) == [
         'json/__init__.py', 'json/decoder.py',
     ]  # fmt: skip
-    assert list(list_files(f'{gcs_bucket}/os.py')) == [(f'{gcs_bucket}/os.py', 'os.py')]
+    (file,) = list_files(f'{gcs_bucket}/os.py')
+    assert (file.path, file.name) == (f'{gcs_bucket}/os.py', 'os.py')
     with pytest.raises(StorageError, match='no file there'):
         list(list_files(f'{gcs_bucket}/absent'))
 
@@ -156,7 +157,8 @@ def test_a_whole_bucket_is_a_folder_and_objects_that_stand_for_folders_are_no_fi
 
     monkeypatch.setattr(storage, 'list_folder', list_folder)
     bucket = gcs_bucket.rpartition('/')[0]
-    assert list(list_files(bucket)) == [(f'{bucket}/a/b.txt', 'a/b.txt')]
+    (file,) = list_files(bucket)
+    assert (file.path, file.name) == (f'{bucket}/a/b.txt', 'a/b.txt')
     assert listed == [bucket]
 
 

@@ -43,7 +43,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parses; unlike its base class it leaves nothing over."""
-        if self._parsing:  # by the call below
+        if self._parsing or self._subparsers:  # by the call below; or commands follow
             return super().parse_known_args(args, namespace)
         self._parsing = True
         try:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.runner import PipelineState
@@ -16,6 +15,7 @@ from apache_beam.runners.runner import PipelineState
 from beam_mds import storage
 from beam_mds.errors import MDSError, OptionError
 from beam_mds.runners import runs_here
+from pipelines.report import counters_of
 
 
 class JobError(MDSError, RuntimeError):
@@ -94,5 +94,4 @@ def run_job(pipeline: beam.Pipeline) -> dict[str, int]:
         raise JobError(f'the job failed: {error}') from error
     if state != PipelineState.DONE:
         raise JobError(f'the job ended with the state {state}')
-    found = result.metrics().query(MetricsFilter().with_namespace('beam_mds'))['counters']
-    return {counter.key.metric.name: int(counter.result) for counter in found}
+    return counters_of(result)

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from beam_mds import __version__
-from beam_mds.cli import completion, inspect, merge, rebuild_index, reshard, stats, verify
+from beam_mds.cli import completion, convert, inspect, merge, rebuild_index, reshard, stats, verify
 from beam_mds.cli.console import DONE, FAILED, INTERRUPTED, USAGE, CommandParser, hint
 from beam_mds.errors import MDSError, OptionError
 from beam_mds.viewing.show import printable
 
 # Each has `add(commands)`, which adds its parser and sets `run`, a function of the arguments that
-# returns the exit code.
+# returns the exit code. Those with `fill(parser)` get their options only when they are wanted.
 _COMMANDS: tuple[ModuleType, ...] = (
+    convert,
     inspect,
     verify,
     merge,
@@ -28,7 +29,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     completion,
 )
 
-_DESCRIPTION = 'Looks at, checks, merges and rewrites MosaicML Streaming (MDS) datasets.'
+_DESCRIPTION = 'Makes, looks at, checks, merges and rewrites MosaicML Streaming (MDS) datasets.'
 
 _EPILOG = """
 exit codes:
@@ -43,8 +44,12 @@ What follows after -- goes to Beam: beam-mds stats gs://b/dataset -- --runner=Da
 """
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the whole program."""
+def make_parser(wanted: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole program.
+
+    Args:
+        wanted: The sub-command that is run; `completion` wants the options of all of them.
+    """
     parser = argparse.ArgumentParser(
         prog='beam-mds',
         description=_DESCRIPTION,
@@ -56,6 +61,9 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar='COMMAND', required=True, parser_class=CommandParser)
     for command in _COMMANDS:
         command.add(commands)
+        name = next(reversed(commands.choices))
+        if wanted in (name, 'completion') and hasattr(command, 'fill'):
+            command.fill(commands.choices[name])
     parser.set_defaults(program=parser, commands=list(commands.choices))
     return parser
 
@@ -90,9 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     end = given.index('--') if '--' in given else len(given)
-    parser = make_parser()
-    names = parser.get_default('commands')
     name = next((text for text in given[:end] if not text.startswith('-')), None)
+    parser = make_parser(name)
+    names = parser.get_default('commands')
     if name is not None and name not in names:
         near = hint(name, names) or f': there are {", ".join(names)}'
         parser.error(f'no command {name}{near}')

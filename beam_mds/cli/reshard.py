@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 from beam_mds.cli.console import DONE, FINDINGS, add_command, samples_read
-from pipelines import reshard
 
 _EXAMPLES = """
 beam-mds reshard --input old --output new --size_limit 256mb --compression zstd
@@ -19,13 +18,21 @@ beam-mds reshard --input gs://b/old --output gs://b/new -- --runner=DataflowRunn
 
 def add(commands: Any) -> None:
     """Adds the sub-command."""
-    about = f'write datasets anew: other shards, columns or samples\n{reshard.DESCRIPTION}'
-    parser = add_command(commands, 'reshard', _run, about, _EXAMPLES)
+    about = 'write datasets anew: other shards, columns or samples'
+    add_command(commands, 'reshard', _run, about, _EXAMPLES)
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Adds the options; apart, since Beam is imported for them."""
+    from pipelines import reshard
+
+    parser.description = f'{parser.description}\n{reshard.DESCRIPTION}'
     reshard.add_options(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
     from beam_mds.cli.jobs import make_pipeline, run_job
+    from pipelines import reshard
 
     pipeline = make_pipeline(args.beam_options)
     reshard.wire(pipeline, args)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -26,7 +26,8 @@ from beam_mds.format.samples import Allocate, Samples, allocate, join_columns
 Sample: TypeAlias = Mapping[str, Any]
 Table: TypeAlias = pa.RecordBatch | pa.Table
 Batch: TypeAlias = Sequence[Sample] | Table | EncodedBatch
-Ignore: TypeAlias = Callable[[str], bool]
+# Names of fields that samples may have beside the columns; None: any.
+Ignore: TypeAlias = Collection[str] | None
 
 _ARROW = (pa.RecordBatch, pa.Table)
 
@@ -110,15 +111,14 @@ class Columns:
         return self.encode_batch([sample]).bytes.tobytes()
 
     def encode_batch(
-        self, batch: Batch, allocate: Allocate = allocate, ignore: Ignore | None = None
+        self, batch: Batch, allocate: Allocate = allocate, ignore: Ignore = ()
     ) -> Samples:
         """Encodes many samples at once, column by column.
 
         Args:
             batch: Mappings, Arrow columns of equal length, or samples that are encoded already.
             allocate: Gives the buffer for the samples' bytes.
-            ignore: Tells of a name that is no column whether samples may have it; none may
-                when it is None.
+            ignore: Names that samples may have beside the columns; None: any.
 
         Returns:
             The samples in the batch's order.
@@ -132,7 +132,7 @@ class Columns:
             raise self._first_error(batch, error, ignore) from error.__cause__
 
     def encode_rows(
-        self, batch: Batch, allocate: Allocate = allocate, ignore: Ignore | None = None
+        self, batch: Batch, allocate: Allocate = allocate, ignore: Ignore = ()
     ) -> Samples:
         """Like `encode_batch`, but of a batch with a bad sample the error does not say which.
 
@@ -225,9 +225,7 @@ class Columns:
             )
         return [number for number, name in enumerate(self.names) if name in wanted]
 
-    def _columns_of(
-        self, batch: Sequence[Sample] | Table, ignore: Ignore | None = None
-    ) -> Iterable[Values]:
+    def _columns_of(self, batch: Sequence[Sample] | Table, ignore: Ignore = ()) -> Iterable[Values]:
         """The values of each column, in the format's order."""
         if isinstance(batch, _ARROW):
             self._check_names(batch.schema.names, ignore)
@@ -242,7 +240,7 @@ class Columns:
         # Only a plain dict is known to have no answer for a missing key (a defaultdict would even
         # change), so the names of anything else are compared before a value is asked for.
         plain = types_of(batch) == {dict}
-        if not plain or (ignore is None and set(map(len, batch)) != {len(self.names)}):
+        if not plain or (ignore is not None and set(map(len, batch)) != {len(self.names)}):
             self._check_samples(batch, ignore)
         try:
             # Column by column: a tuple per row would cost five times as much.
@@ -251,7 +249,7 @@ class Columns:
             self._check_samples(batch, ignore)
             raise
 
-    def _encoded_samples(self, batch: EncodedBatch, ignore: Ignore | None) -> Samples:
+    def _encoded_samples(self, batch: EncodedBatch, ignore: Ignore) -> Samples:
         if batch.columns == self:
             return batch.samples
         self._check_names(batch.columns.names, ignore)
@@ -261,24 +259,24 @@ class Columns:
                 raise EncodingError(f'the samples are encoded as {theirs[name]}', name, encoding)
         return batch.select(self, dict(zip(self.names, self.names, strict=True))).samples
 
-    def _check_samples(self, batch: Sequence[Sample], ignore: Ignore | None) -> None:
+    def _check_samples(self, batch: Sequence[Sample], ignore: Ignore) -> None:
         for sample in cast('Sequence[Any]', batch):
             if not isinstance(sample, Mapping):
                 raise EncodingError(f'{describe(sample)} is no sample: expected a dict')
             self._check_names(sample, ignore)
 
-    def _check_names(self, given: Iterable[Any], ignore: Ignore | None) -> None:
+    def _check_names(self, given: Iterable[Any], ignore: Ignore) -> None:
         names = set(given)
         if missing := sorted(self._name_set - names):
             raise EncodingError('the sample has no such column', missing[0])
         extra = sorted(names - self._name_set, key=str)
-        if extra := [name for name in extra if ignore is None or not ignore(name)]:
+        if ignore is not None and (extra := [name for name in extra if name not in ignore]):
             raise EncodingError(
                 'the sample has this column, the dataset has not: drop it or add it to columns',
                 str(extra[0])[:80],
             )
 
-    def _error_of(self, batch: Batch, ignore: Ignore | None) -> EncodingError | None:
+    def _error_of(self, batch: Batch, ignore: Ignore) -> EncodingError | None:
         """What is wrong with a batch, if anything."""
         try:
             self.encode_rows(batch, ignore=ignore)
@@ -286,9 +284,7 @@ class Columns:
             return error
         return None
 
-    def _first_error(
-        self, batch: Batch, error: EncodingError, ignore: Ignore | None
-    ) -> EncodingError:
+    def _first_error(self, batch: Batch, error: EncodingError, ignore: Ignore) -> EncodingError:
         """The error of the first bad sample, found by halving a batch that has one."""
         low, high = 0, len(batch)
         while high - low > 1:

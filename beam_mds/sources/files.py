@@ -1,24 +1,22 @@
-"""Text files -> samples: which files an input names, and the sample that each becomes."""
+"""Text files -> samples, one a file."""
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import io
 import logging
 import os
-import re
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
 from beam_mds import storage
-from beam_mds.errors import EncodingError, OptionError, StorageError
+from beam_mds.errors import EncodingError, OptionError
+from beam_mds.sources.inputs import list_files
 
 _logger = logging.getLogger(__name__)
 
@@ -29,45 +27,6 @@ UNDECODABLE = ('skip', 'fail')
 
 # Files that say in their first two lines which encoding they have (PEP 263).
 _PYTHON = ('.py', '.pyi', '.pyw')
-
-_GLOB = re.compile(r'[*?[]')
-
-
-def list_files(
-    source: str, pattern: str = '*', exclude: Sequence[str] = ()
-) -> Iterator[tuple[str, str]]:
-    """The files that an input names, in no particular order.
-
-    Args:
-        source: A folder: all files below it. A glob (`*` and `?` match within one name, `**` across
-            folders): the files that match; the folder before its first special character is its
-            root. Or a single file. Absolute, on any filesystem that Beam knows.
-        pattern: What the names of files below a folder must match, like `*.py`.
-        exclude: Names, or globs of names, of files and folders to leave out at any depth.
-
-    Yields:
-        A file's path, and its posix path relative to the folder, the glob's root, or, of a single
-        file, the folder that it lies in.
-
-    Raises:
-        StorageError: There is no such file, or a name is not UTF-8.
-    """
-    if _is_file(source):
-        yield source, source.rpartition('/')[2]
-        return
-    found = _glob(source) or _below(source, pattern)
-    kept = {name: path for name, path in found.items() if not _excluded(name, exclude)}
-    if not kept:
-        left = f'; {len(found)} are excluded' if found else ''
-        raise StorageError(
-            f'input {source}: no file there, or none whose name matches {pattern!r}{left}'
-        )
-    for name, path in kept.items():
-        if _has_surrogates(path):
-            raise StorageError(
-                f'input {source}: the name {name!a} is not UTF-8: rename or exclude it'
-            )
-        yield path, name
 
 
 def decode_text(data: bytes, name: str) -> str:
@@ -189,8 +148,8 @@ def _list_numbered(
     numbered: tuple[int, str], pattern: str, exclude: Sequence[str]
 ) -> Iterator[tuple[str, tuple[int, str]]]:
     number, source = numbered
-    for path, name in list_files(source, pattern, exclude):
-        yield path, (number, name)
+    for file in list_files(source, pattern, exclude):
+        yield file.path, (number, file.name)
 
 
 class _ReadFile(beam.DoFn):
@@ -216,44 +175,3 @@ class _ReadFile(beam.DoFn):
             return
         self._read.inc()
         yield sample
-
-
-def _is_file(source: str) -> bool:
-    if not storage.is_remote(source):
-        return os.path.isfile(source)
-    _, _, rest = source.partition('://')
-    return '/' in rest and storage.size_of(source) is not None
-
-
-def _glob(source: str) -> dict[str, str]:
-    """Relative path -> path of what a glob matches; nothing for what is none, or is a folder."""
-    special = _GLOB.search(source)
-    if special is None or os.path.isdir(source):
-        return {}
-    root = source[: special.start()].rpartition('/')[0]
-    (matched,) = FileSystems.match([source])
-    paths = [item.path for item in matched.metadata_list if not item.path.endswith('/')]
-    return {path[len(root) + 1 :]: path for path in paths}
-
-
-def _below(folder: str, pattern: str) -> dict[str, str]:
-    """Relative path -> path of the files below a folder."""
-    return {
-        name: storage.join(folder, name)
-        for name in storage.list_folder(folder)
-        # Object stores have empty objects that stand for folders.
-        if name and not name.endswith('/')
-        if fnmatch.fnmatchcase(name.rpartition('/')[2], pattern)
-    }
-
-
-def _excluded(name: str, exclude: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(part, glob) for part in name.split('/') for glob in exclude)
-
-
-def _has_surrogates(text: str) -> bool:
-    try:
-        text.encode('utf-8')
-    except UnicodeEncodeError:
-        return True
-    return False

@@ -146,13 +146,18 @@ def _check_counts(options: WriteOptions, counts: Counts, written: int) -> None:
     if counts.refused > options.threshold * counts.collected:
         raise ErrorThresholdError(
             f'{counts.refused} of {counts.collected} samples were refused, more than the '
-            f'threshold of {options.threshold:g} allows, so no index was published in {options.out}'
+            f'threshold of {options.threshold:g} allows, so no index was published in '
+            f'{options.out}{_told(options)}'
         )
     if not counts.encoded and not options.allow_empty:
         raise EmptyInputError(
             f'there was no sample to write to {options.out}, and an index without shards is '
             'refused by the reader; allow_empty=True makes this a success that writes no index'
         )
+
+
+def _told(options: WriteOptions) -> str:
+    return '' if options.errors_output is None else f'; they are listed in {options.errors_output}'
 
 
 def _check_files(out: str, fragments: Sequence[Fragment]) -> dict[str, int]:

@@ -18,6 +18,7 @@ from beam_mds.format.columns import Ignore
 from beam_mds.format.compression import check_compression
 from beam_mds.format.hashing import check_hashes
 from beam_mds.format.shard import NO_LIMIT, SHARD_CEILING
+from beam_mds.records import PLACE
 from beam_mds.writing.splits import Split, check_split
 
 Key = str | Callable[[Mapping[str, Any]], Any] | None
@@ -88,6 +89,7 @@ class WriteOptions:
     Attributes:
         catch: Exception classes that make a sample a dead letter.
         threshold: Share of the samples that may be dead letters.
+        errors_output: The file that the dead letters are in when the index is published.
     """
 
     out: str
@@ -105,6 +107,7 @@ class WriteOptions:
     allow_empty: bool
     catch: tuple[type[Exception], ...] = ()
     threshold: float = 1.0
+    errors_output: str | None = None
 
     def __post_init__(self) -> None:
         """Checks single values and combinations."""
@@ -159,11 +162,13 @@ class WriteOptions:
         return self.extra == 'ignore'
 
     @property
-    def ignore(self) -> Ignore | None:
-        """Tells of a name that is no column whether samples may have it."""
+    def ignore(self) -> Ignore:
+        """Names that samples may have beside the columns; None: any."""
         if self._ignores_all:
-            return lambda _: True
-        return self.split.__eq__ if self.drop_split_column else None
+            return None
+        if isinstance(self.split, str) and self.drop_split_column:
+            return PLACE, self.split
+        return (PLACE,)
 
     @property
     def most(self) -> int:

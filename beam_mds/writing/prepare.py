@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from beam_mds.errors import EncodingError
-from beam_mds.format import Samples
+from beam_mds.errors import EncodingError, RecordError
+from beam_mds.format import EncodedBatch, Samples
 from beam_mds.format.columns import COLUMNAR, Batch, column_values, rows_of, sample_rows
 from beam_mds.format.encodings.base import describe, types_of
 from beam_mds.format.samples import Allocate, allocate
 from beam_mds.format.shard import SAMPLE_OVERHEAD, SHARD_CEILING
+from beam_mds.records import PLACE, BadRecord, place_text
 from beam_mds.rows import as_dict
 from beam_mds.writing.keys import key_bytes
 from beam_mds.writing.options import Key, WriteOptions
@@ -32,13 +34,15 @@ class DeadLetter(NamedTuple):
     """One sample that was refused.
 
     Attributes:
-        stage: What failed: `split`, `encode` or `key`.
+        stage: What failed: `read` where the source had no sample to give (see `BadRecord`), or
+            `split`, `encode` or `key`.
         column: The column, where one is to blame.
         error_type: Name of the exception's class.
         message: What it says.
         key: The sample's key as text, if the write has a key and it could be had.
         element: The sample, as it was given; a row of an Arrow element as a dict. Once mended it
             can be written like any other.
+        place: Where it came from, if the source told: like `{'file': 'a.jsonl', 'line': 12}`.
     """
 
     stage: str
@@ -47,6 +51,7 @@ class DeadLetter(NamedTuple):
     message: str
     key: str | None
     element: Any
+    place: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,11 @@ def prepare(
 
     Raises:
         EncodingError: A sample cannot be held; the first one is named.
+        RecordError: A source had a record that is no sample.
         Exception: What the key or split function raised.
     """
+    if isinstance(batch, list) and BadRecord in types_of(batch):
+        return _prepare_others(batch, options, allocate)
     try:
         return [_prepare(batch, options, allocate)], []
     except options.catch:
@@ -108,6 +116,29 @@ def prepare(
         good += prepared
         bad += letters
     return good, bad
+
+
+def _prepare_others(
+    batch: list[Any], options: WriteOptions, allocate: Allocate
+) -> tuple[list[Prepared], list[DeadLetter]]:
+    """Like `prepare`, of a batch that has records among its samples which could not be read."""
+    samples, letters = [], []
+    for element in batch:
+        if type(element) is BadRecord:
+            letters.append(_unread(element, options))
+        else:
+            samples.append(element)
+    good, bad = prepare(samples, options, allocate) if samples else ([], [])
+    return good, letters + bad
+
+
+def _unread(record: BadRecord, options: WriteOptions) -> DeadLetter:
+    try:
+        raise RecordError(record.error_type, record.message, place_text(record.place))
+    except options.catch:
+        kind, message = record.error_type, record.message[:_SHOWN]
+        key = None if record.element is None else _key(record.element, options)
+        return DeadLetter('read', None, kind, message, key, record.element, record.place)
 
 
 def digests(samples: Samples, seed: int) -> UInt64s:
@@ -151,7 +182,13 @@ def _encode(batch: Batch, options: WriteOptions, allocate: Allocate) -> Samples:
     columns = options.config.columns
     # Where errors are caught, the halving of `prepare` finds the row.
     encode = columns.encode_rows if options.catch else columns.encode_batch
-    samples = encode(batch, allocate, options.ignore)
+    try:
+        samples = encode(batch, allocate, options.ignore)
+    except EncodingError as error:
+        if error.row is None or (place := _place(rows_of(batch, error.row, error.row + 1))) is None:
+            raise
+        reason = f'{error.reason} ({place_text(place)})'
+        raise EncodingError(reason, error.column, error.encoding, error.row) from error.__cause__
     largest = int(samples.sizes.max()) if len(samples) else 0
     if options.config.empty_size + SAMPLE_OVERHEAD + largest >= SHARD_CEILING:
         raise EncodingError(
@@ -198,20 +235,29 @@ def _dead_letter(batch: Batch, options: WriteOptions) -> DeadLetter | None:
         except options.catch as error:
             column = error.column if isinstance(error, EncodingError) else None
             message = str(error)[:_SHOWN]
-            element = _element(batch)
+            element, place = _element(batch)
             return DeadLetter(
-                stage, column, type(error).__name__, message, _key(element, options), element
+                stage, column, type(error).__name__, message, _key(element, options), element, place
             )
     return None
 
 
-def _element(batch: Batch) -> Any:
+def _element(batch: Batch) -> tuple[Any, Mapping[str, Any] | None]:
+    """The only sample of a batch, as it was given, and where it came from."""
+    element: Any = batch
     if not isinstance(batch, COLUMNAR):
-        return batch[0]
-    try:
-        return sample_rows(batch)[0]
-    except (ValueError, OverflowError):  # a value without a Python form: text that is no UTF-8
-        return batch
+        element = batch[0]
+    else:
+        with contextlib.suppress(ValueError, OverflowError):  # such as text that is no UTF-8
+            element = sample_rows(batch)[0]
+    if not isinstance(element, dict) or PLACE not in element:
+        return element, None
+    return {name: value for name, value in element.items() if name != PLACE}, element[PLACE]
+
+
+def _place(batch: Batch) -> Mapping[str, Any] | None:
+    """Where the only sample of a batch came from, if that is known."""
+    return None if isinstance(batch, EncodedBatch) else _element(batch)[1]
 
 
 def _key(element: Any, options: WriteOptions) -> str | None:

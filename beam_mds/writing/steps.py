@@ -50,6 +50,7 @@ def publish(
     target: Target,
     fragments: Iterable[Fragment],
     counts: Iterable[Counts],
+    letters: Iterable[Any] = (),  # noqa: ARG001 - a side input that is to be complete first
 ) -> list[Fragment]:
     """The last step: see `commit`."""
     total = np.sum([tuple(count) for count in counts] or [(0, 0, 0)], axis=0)

@@ -1,0 +1,52 @@
+"""`beam-mds convert`: the conversions of `pipelines`, by their names."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import Any
+
+from beam_mds.cli.console import DONE, FINDINGS, add_command
+
+# Name of the module in `pipelines` -> what it converts.
+_CONVERSIONS = {
+    'jsonl': 'JSON lines, plain or compressed',
+}
+
+_EXAMPLES = """
+beam-mds convert jsonl --input 'data/*.jsonl.zst' --output dataset --columns text=str
+beam-mds convert jsonl --help
+"""
+
+
+def add(commands: Any) -> None:
+    """Adds the sub-command."""
+    about = 'raw data -> MDS: ' + ', '.join(_CONVERSIONS)
+    add_command(commands, 'convert', _run, about, _EXAMPLES)
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Adds the conversions with their options; apart, since Beam is imported for them."""
+    from pipelines import conversion
+
+    kinds = parser.add_subparsers(metavar='KIND', required=True, parser_class=type(parser))
+    for name, about in _CONVERSIONS.items():
+        module = importlib.import_module(f'pipelines.{name}')
+        kind = add_command(kinds, name, _run, f'{about}\n{module.DESCRIPTION}', module.EXAMPLES)
+        kind.set_defaults(module=module)
+        conversion.add_options(kind, module)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from beam_mds.cli.jobs import make_pipeline, run_job
+    from pipelines import conversion
+
+    plan = args.module.build(args)
+    if args.dry_run_sample is not None:
+        conversion.dry_run(args, plan)
+        return DONE
+    pipeline = make_pipeline(args.beam_options)
+    conversion.wire(pipeline, args, plan)
+    counters = run_job(pipeline)
+    print(conversion.summary(args, counters))
+    return FINDINGS if conversion.refused(counters) else DONE

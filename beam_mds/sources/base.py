@@ -1,0 +1,193 @@
+"""What the sources share: inputs -> files -> pieces -> samples, and notes of bad records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import PBegin, PCollection, TaggedOutput
+
+from beam_mds import coders
+from beam_mds.errors import OptionError, RecordError
+from beam_mds.records import BadRecord, place_text
+from beam_mds.sources.inputs import InputFile, check_inputs, list_inputs
+
+# What a source gives: a sample, many of them, or the note of a record that is none.
+Element: TypeAlias = Mapping[str, Any] | pa.RecordBatch | BadRecord
+
+_ON_ERROR = ('fail', 'dead_letter')
+
+coders.register()
+
+
+class Piece(NamedTuple):
+    """A part of a file that is read by itself.
+
+    Attributes:
+        file: The file.
+        start: Its first byte, or what a source counts by.
+        stop: The first byte behind it.
+        number: Its place among the pieces of the file.
+    """
+
+    file: InputFile
+    start: int
+    stop: int
+    number: int = 0
+
+
+class SourceResult(dict[str, PCollection[Any]]):
+    """What a source with on_error='dead_letter' gives.
+
+    A dict, so that every runner and Beam YAML see the outputs by name.
+    """
+
+    @property
+    def samples(self) -> PCollection[Any]:
+        """The samples."""
+        return self['samples']
+
+    @property
+    def errors(self) -> PCollection[BadRecord]:
+        """One `BadRecord` for each record that is no sample. `WriteToMDS` takes them too."""
+        return self['errors']
+
+
+def check_on_error(on_error: str) -> bool:
+    """Whether bad records are dead letters.
+
+    Raises:
+        OptionError: It is neither `fail` nor `dead_letter`.
+    """
+    if on_error not in _ON_ERROR:
+        raise OptionError(
+            f'on_error={on_error!r:.80} is unknown: expected {" or ".join(map(repr, _ON_ERROR))}'
+        )
+    return on_error == 'dead_letter'
+
+
+class Source(beam.PTransform):
+    """Base of the sources: each says how a file is cut into pieces, and how a piece is read."""
+
+    def __init__(
+        self,
+        inputs: Sequence[str | os.PathLike[str]],
+        *,
+        pattern: str = '*',
+        exclude: Sequence[str] = (),
+        split: str | None = None,
+        on_error: str = 'fail',
+    ) -> None:
+        """Makes the transform; nothing is listed or read before the pipeline runs.
+
+        Args:
+            inputs: Folders, globs (`**` crosses folders), files, or `@file`: a file that lists
+                such, one a line. On any filesystem that Beam knows.
+            pattern: What the names of files below a folder must match, like `*.jsonl`.
+            exclude: Names, or globs of names, of files and folders to leave out at any depth.
+            split: A pattern of the ends of paths whose fields every sample gets, like
+                `{split}/*.jsonl`.
+            on_error: `fail` the job at the first bad record, or make each a `dead_letter`.
+
+        Raises:
+            OptionError: A value that cannot work.
+        """
+        super().__init__()
+        self._inputs = check_inputs(inputs, split)
+        self._dead_letters = check_on_error(on_error)
+        self._listing: dict[str, Any] = {
+            'pattern': pattern,
+            'exclude': tuple(exclude),
+            'split': split,
+        }
+
+    def files(self) -> list[InputFile]:
+        """The files of the input, in order.
+
+        Raises:
+            StorageError: An input names no file.
+        """
+        return list_inputs(self._inputs, **self._listing)
+
+    def pieces(self, file: InputFile) -> Iterator[Piece]:
+        """The parts of a file that can be read at the same time; the whole file by default."""
+        yield Piece(file, 0, file.size)
+
+    def read(self, piece: Piece) -> Iterator[Element]:
+        """The samples of a piece, and notes of what is none.
+
+        Raises:
+            StorageError: The file cannot be read.
+        """
+        raise NotImplementedError
+
+    def iterate(self) -> Iterator[Element]:
+        """What the transform gives, one after another in the order of the input, without Beam."""
+        for file in self.files():
+            for piece in self.pieces(file):
+                yield from self.read(piece)
+
+    def expand(self, pipeline: PBegin) -> PCollection[Any] | SourceResult:
+        """Wires the steps."""
+        read = (
+            pipeline
+            | 'Start' >> beam.Impulse()
+            | 'ListFiles' >> beam.FlatMap(lambda _, source: source.files(), self)
+            # InputFile
+            | 'SpreadFiles' >> beam.Reshuffle()
+            | 'CutFiles' >> beam.FlatMap(lambda file, source: source.pieces(file), self)
+            # Piece
+            | 'SpreadPieces' >> beam.Reshuffle()
+            | 'ReadPieces'
+            >> beam.ParDo(_ReadPieces(self, self._dead_letters)).with_outputs(
+                'errors', main='samples'
+            )
+        )
+        read.samples.element_type = Any
+        read.errors.element_type = BadRecord
+        if not self._dead_letters:
+            return read.samples
+        return SourceResult(samples=read.samples, errors=read.errors)
+
+
+class Sorter:
+    """Sorts what a source gives into samples and notes, counts them, or fails at the first note."""
+
+    def __init__(self, dead_letters: bool) -> None:
+        """Makes the counters.
+
+        Args:
+            dead_letters: Whether notes are dead letters.
+        """
+        self._dead_letters = dead_letters
+        self._good = Metrics.counter('beam_mds', 'records_read')
+        self._bad = Metrics.counter('beam_mds', 'records_bad')
+
+    def sort(self, element: Element) -> Any:
+        """The element as an output.
+
+        Raises:
+            RecordError: A bad record, and there are no dead letters.
+        """
+        if type(element) is not BadRecord:
+            self._good.inc(element.num_rows if isinstance(element, pa.RecordBatch) else 1)
+            return element
+        self._bad.inc()
+        if not self._dead_letters:
+            raise RecordError(element.error_type, element.message, place_text(element.place))
+        return TaggedOutput('errors', element)
+
+
+class _ReadPieces(beam.DoFn):
+    """Piece -> samples, and notes in `errors`."""
+
+    def __init__(self, source: Source, dead_letters: bool) -> None:
+        self._source = source
+        self._sorter = Sorter(dead_letters)
+
+    def process(self, element: Piece) -> Iterator[Any]:
+        return map(self._sorter.sort, self._source.read(element))

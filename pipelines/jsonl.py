@@ -1,0 +1,93 @@
+"""JSON lines -> MDS (The Pile, C4, RedPajama, FineWeb, and the like).
+
+python -m pipelines.jsonl --input 'data/*.jsonl.zst' --output gs://bucket/dataset --columns text=str
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from beam_mds import ReadJsonLines
+from beam_mds.records import PLACE
+from pipelines.conversion import Conversion, make_main, source_options
+
+DESCRIPTION = """
+Writes JSON lines as an MDS dataset, one sample a line. Files may be plain, gz, zst, bz2 or xz: their
+content tells. Without --columns, or for one without an encoding, the first lines tell: texts are
+str, integers int, other numbers float64, true and false uint8, all else json. meta.lang is the
+field lang of the object in meta.
+"""
+
+EXAMPLES = """
+beam-mds convert jsonl --input 'c4/*.json.gz' --output c4-mds --columns text,timestamp,url
+beam-mds convert jsonl --input pile --split '{split}/*.jsonl.zst' --output pile-mds \\
+    --columns text=str,meta.pile_set_name=str --rename meta.pile_set_name=pile_set_name
+beam-mds convert jsonl --input data.jsonl --output mds --columns id=int,text --dry_run_sample 3
+"""
+
+# Files at the beginning of the input, and lines of each, that tell the columns.
+_FILES, _LINES = 5, 200
+
+# An encoding, and the types of values that it is for.
+_KINDS = (('str', {str}), ('uint8', {bool}), ('int', {int}), ('float64', {int, float}))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds nothing: all options are those of every conversion."""
+    del parser
+
+
+def build(args: argparse.Namespace) -> Conversion:
+    """The source and the columns.
+
+    Raises:
+        MDSError: An option cannot work, or the input cannot be read.
+    """
+    options = source_options(args)
+    names = list(args.columns) or None
+    columns: dict[str, str] = {}
+    if not args.columns or None in args.columns.values():
+        columns = infer(_heads(ReadJsonLines(fields=names, **options)))
+    return Conversion(ReadJsonLines(fields=names or list(columns), **options), columns)
+
+
+def _heads(source: ReadJsonLines) -> Iterator[Any]:
+    for file in source.files()[:_FILES]:
+        yield from itertools.islice(source.read(next(source.pieces(file))), _LINES)
+
+
+def infer(samples: Iterable[Any]) -> dict[str, str]:
+    """Column name -> encoding, from the values of some samples.
+
+    Example:
+        >>> infer([{'a': 1, 'b': 'x'}, {'a': 2.5}])
+        {'a': 'float64', 'b': 'str'}
+    """
+    kinds: dict[str, set[type]] = {}
+    for sample in samples:
+        if isinstance(sample, Mapping):
+            for name, value in sample.items():
+                if name != PLACE:
+                    kinds.setdefault(name, set()).add(type(value))
+    return {name: _encoding(found - {type(None)}) for name, found in kinds.items()}
+
+
+def _encoding(kinds: set[type]) -> str:
+    for encoding, of in (
+        ('str', {str}),
+        ('uint8', {bool}),
+        ('int', {int}),
+        ('float64', {int, float}),
+    ):
+        if kinds and kinds <= of:
+            return encoding
+    return 'json'
+
+
+main = make_main('jsonl')
+
+if __name__ == '__main__':
+    main()
