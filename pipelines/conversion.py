@@ -37,10 +37,12 @@ class Conversion(NamedTuple):
         source: A transform that gives a `SourceResult`: a `Source` with on_error='dead_letter'. Its
             `iterate()` gives the same without Beam.
         columns: Column name -> encoding, before `--rename`; `--columns` overrides it.
+        key: The default of `--key` in shuffled order.
     """
 
     source: Any
     columns: Mapping[str, str]
+    key: str | None = None
 
 
 def add_options(parser: argparse.ArgumentParser, module: ModuleType) -> None:
@@ -122,11 +124,11 @@ def columns_of(args: argparse.Namespace, conversion: Conversion) -> dict[str, st
     columns = {}
     for name, encoding in (args.columns or known).items():
         if encoding is None and name not in known:
-            there = (
-                f'the input has {", ".join(known):.800}' if known else 'give it as name=encoding'
-            )
+            there = 'give it as name=encoding'
+            if known:
+                there += f', or take one of {", ".join(known):.800}'
             raise OptionError(
-                f'--columns {name}: the input has no such column, or its encoding is not known: {there}'
+                f'--columns {name}: no such column, or its encoding is not known: {there}'
             )
         columns[name] = encoding or known[name]
     return renamed(columns, renames_of(args))
@@ -152,6 +154,7 @@ def wire(pipeline: beam.Pipeline, args: argparse.Namespace, conversion: Conversi
         MDSError: An option cannot work, or the input cannot be read.
     """
     columns = columns_of(args, conversion)
+    args.default_key = conversion.key
     options = write_options(args)
     if _is_pattern(args.split):
         options['split'] = _split_field(args.split)

@@ -15,8 +15,8 @@ from beam_mds.records import PLACE
 from pipelines.conversion import Conversion, make_main, source_options
 
 DESCRIPTION = """
-Writes JSON lines as an MDS dataset, one sample a line. Files may be plain, gz, zst, bz2 or xz: their
-content tells. Without --columns, or for one without an encoding, the first lines tell: texts are
+Writes JSON lines as an MDS dataset, one sample a line. Files may be plain, gz, zst, bz2 or xz;
+their content tells. Without --columns, or for one without an encoding, the first lines tell: texts are
 str, integers int, other numbers float64, true and false uint8, all else json. meta.lang is the
 field lang of the object in meta.
 """
