@@ -132,7 +132,7 @@ def _vocabulary() -> pa.Array:
     return pa.array([word + ending for word in accented for ending in _ENDINGS])
 
 
-def _make_text(rng: np.random.Generator, samples: int) -> pa.Table:
+def make_text(rng: np.random.Generator, samples: int) -> pa.Table:
     lengths = rng.lognormal(np.log(_WORDS_PER_TEXT) - 0.125, 0.5, samples).astype(np.int64) + 1
     ends = np.concatenate(([0], np.cumsum(lengths)))
     count = int(ends[-1])
@@ -173,7 +173,7 @@ def _make_jpeg(rng: np.random.Generator) -> bytes:
 
 
 _MAKERS: dict[str, _Maker] = {
-    cases.TEXT.name: _make_text,
+    cases.TEXT.name: make_text,
     cases.TOKENS.name: _make_tokens,
     cases.IMAGES.name: _make_images,
 }

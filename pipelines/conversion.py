@@ -34,8 +34,8 @@ class Conversion(NamedTuple):
     """What a conversion does with the options that it was given.
 
     Attributes:
-        source: A transform that gives a `SourceResult`: a `Source` with on_error='dead_letter'. Its
-            `iterate()` gives the same without Beam.
+        source: A `Source` with on_error='inline', or a transform like one: its `iterate()` gives
+            the same without Beam.
         columns: Column name -> encoding, before `--rename`; `--columns` overrides it.
         key: The default of `--key` in shuffled order.
     """
@@ -110,7 +110,7 @@ def source_options(args: argparse.Namespace) -> dict[str, Any]:
     return {
         'inputs': args.input,
         'split': args.split if _is_pattern(args.split) else None,
-        'on_error': 'dead_letter',
+        'on_error': 'inline',
     }
 
 
@@ -163,11 +163,10 @@ def wire(pipeline: beam.Pipeline, args: argparse.Namespace, conversion: Conversi
     write = WriteToMDS(columns=columns, extra='ignore', **options).with_exception_handling(
         threshold=args.max_error_ratio, errors_output=errors_output(args)
     )
-    result = pipeline | 'Read' >> conversion.source
-    samples = result.samples
+    samples = pipeline | 'Read' >> conversion.source
     if renames := renames_of(args):
         samples = samples | 'Rename' >> Rename(renames)
-    _ = (samples, result.errors) | 'SamplesAndErrors' >> beam.Flatten() | 'WriteToMDS' >> write
+    _ = samples | 'WriteToMDS' >> write
 
 
 def errors_output(args: argparse.Namespace) -> str:

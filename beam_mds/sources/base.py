@@ -19,7 +19,7 @@ from beam_mds.sources.inputs import InputFile, check_inputs, list_inputs
 # What a source gives: a sample, many of them, or the note of a record that is none.
 Element: TypeAlias = Mapping[str, Any] | pa.RecordBatch | BadRecord
 
-_ON_ERROR = ('fail', 'dead_letter')
+_ON_ERROR = ('fail', 'dead_letter', 'inline')
 
 coders.register()
 
@@ -57,17 +57,17 @@ class SourceResult(dict[str, PCollection[Any]]):
         return self['errors']
 
 
-def check_on_error(on_error: str) -> bool:
-    """Whether bad records are dead letters.
+def check_on_error(on_error: str) -> str:
+    """What happens to bad records: `fail`, `dead_letter` or `inline`.
 
     Raises:
-        OptionError: It is neither `fail` nor `dead_letter`.
+        OptionError: It is none of them.
     """
     if on_error not in _ON_ERROR:
         raise OptionError(
             f'on_error={on_error!r:.80} is unknown: expected {" or ".join(map(repr, _ON_ERROR))}'
         )
-    return on_error == 'dead_letter'
+    return on_error
 
 
 class Source(beam.PTransform):
@@ -91,14 +91,16 @@ class Source(beam.PTransform):
             exclude: Names, or globs of names, of files and folders to leave out at any depth.
             split: A pattern of the ends of paths whose fields every sample gets, like
                 `{split}/*.jsonl`.
-            on_error: `fail` the job at the first bad record, or make each a `dead_letter`.
+            on_error: `fail` the job at the first bad record; make each a `dead_letter` (see
+                `SourceResult`); or leave it `inline`: a `BadRecord` among the samples, which
+                `WriteToMDS` refuses there.
 
         Raises:
             OptionError: A value that cannot work.
         """
         super().__init__()
         self._inputs = check_inputs(inputs, split)
-        self._dead_letters = check_on_error(on_error)
+        self._on_error = check_on_error(on_error)
         self._listing: dict[str, Any] = {
             'pattern': pattern,
             'exclude': tuple(exclude),
@@ -143,13 +145,11 @@ class Source(beam.PTransform):
             # Piece
             | 'SpreadPieces' >> beam.Reshuffle()
             | 'ReadPieces'
-            >> beam.ParDo(_ReadPieces(self, self._dead_letters)).with_outputs(
-                'errors', main='samples'
-            )
+            >> beam.ParDo(_ReadPieces(self, self._on_error)).with_outputs('errors', main='samples')
         )
         read.samples.element_type = Any
         read.errors.element_type = BadRecord
-        if not self._dead_letters:
+        if self._on_error != 'dead_letter':
             return read.samples
         return SourceResult(samples=read.samples, errors=read.errors)
 
@@ -157,13 +157,13 @@ class Source(beam.PTransform):
 class Sorter:
     """Sorts what a source gives into samples and notes, counts them, or fails at the first note."""
 
-    def __init__(self, dead_letters: bool) -> None:
+    def __init__(self, on_error: str) -> None:
         """Makes the counters.
 
         Args:
-            dead_letters: Whether notes are dead letters.
+            on_error: What happens to notes.
         """
-        self._dead_letters = dead_letters
+        self._on_error = on_error
         self._good = Metrics.counter('beam_mds', 'records_read')
         self._bad = Metrics.counter('beam_mds', 'records_bad')
 
@@ -171,23 +171,23 @@ class Sorter:
         """The element as an output.
 
         Raises:
-            RecordError: A bad record, and there are no dead letters.
+            RecordError: A bad record, with on_error='fail'.
         """
         if type(element) is not BadRecord:
             self._good.inc(element.num_rows if isinstance(element, pa.RecordBatch) else 1)
             return element
         self._bad.inc()
-        if not self._dead_letters:
+        if self._on_error == 'fail':
             raise RecordError(element.error_type, element.message, place_text(element.place))
-        return TaggedOutput('errors', element)
+        return element if self._on_error == 'inline' else TaggedOutput('errors', element)
 
 
 class _ReadPieces(beam.DoFn):
     """Piece -> samples, and notes in `errors`."""
 
-    def __init__(self, source: Source, dead_letters: bool) -> None:
+    def __init__(self, source: Source, on_error: str) -> None:
         self._source = source
-        self._sorter = Sorter(dead_letters)
+        self._sorter = Sorter(on_error)
 
     def process(self, element: Piece) -> Iterator[Any]:
         return map(self._sorter.sort, self._source.read(element))

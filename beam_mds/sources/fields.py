@@ -10,6 +10,7 @@ import pyarrow as pa
 from apache_beam.pvalue import PCollection
 
 from beam_mds.errors import OptionError
+from beam_mds.records import BadRecord
 
 _T = TypeVar('_T')
 
@@ -50,6 +51,8 @@ class Rename(beam.PTransform):
 
 
 def _rename(element: Any, renames: Mapping[str, str]) -> Any:
+    if type(element) is BadRecord:
+        return element
     if isinstance(element, pa.RecordBatch):
         names = renamed(dict.fromkeys(element.schema.names), renames)
         return element.rename_columns(list(names))
