@@ -11,7 +11,8 @@ import pickle
 from typing import Any
 
 import pyarrow as pa
-from apache_beam.coders import Coder, registry
+from apache_beam.coders import Coder, FastPrimitivesCoder, registry
+from apache_beam.typehints.typehints import AnyTypeConstraint
 
 from beam_mds.format import EncodedBatch
 from beam_mds.writing.batches import ElementBatch
@@ -97,8 +98,57 @@ class ElementBatchCoder(PickledCoder):
         return ElementBatch
 
 
+class AnyElements(AnyTypeConstraint):
+    """The type of a PCollection that has samples, batches of samples and notes side by side.
+
+    As `Any` it fits every step; unlike `Any` it has a coder that knows batches.
+    """
+
+
+ELEMENTS = AnyElements()
+
+
+class ElementsCoder(Coder):
+    """The coder of `ELEMENTS`: batches as `RecordBatchCoder` has them, all else as Beam has it."""
+
+    def __init__(self) -> None:
+        self._batches, self._others = RecordBatchCoder(), FastPrimitivesCoder()
+
+    def encode(self, value: Any) -> bytes:
+        """The element, after a byte that tells its kind."""
+        if isinstance(value, pa.RecordBatch):
+            return b'B' + self._batches.encode(value)
+        encoded: bytes = b'A' + self._others.encode(value)
+        return encoded
+
+    def decode(self, encoded: bytes) -> Any:
+        """The element."""
+        coder = self._batches if encoded[:1] == b'B' else self._others
+        return coder.decode(encoded[1:])
+
+    def estimate_size(self, value: Any) -> int:
+        """Bytes of its values."""
+        if isinstance(value, pa.RecordBatch):
+            return int(value.nbytes)
+        return int(self._others.estimate_size(value))
+
+    def is_deterministic(self) -> bool:
+        """No."""
+        return False
+
+    def to_type_hint(self) -> Any:
+        """The type that it is for."""
+        return ELEMENTS
+
+    @classmethod
+    def from_type_hint(cls, typehint: Any, registry: Any) -> ElementsCoder:  # noqa: ARG003 - Beam's
+        """The coder."""
+        return cls()
+
+
 def register() -> None:
     """Makes these the coders of PCollections of these types, unless somebody has set others."""
+    registry.register_coder(AnyElements, ElementsCoder)  # Beam finds it by the class of the type
     for coder in (RecordBatchCoder, TableCoder, EncodedBatchCoder, ElementBatchCoder):
         kind = coder().to_type_hint()
         if type(registry.get_coder(kind)) is type(registry.get_coder(object)):  # the fallback

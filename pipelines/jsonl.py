@@ -10,15 +10,17 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from beam_mds import ReadJsonLines
 from beam_mds.records import PLACE
 from pipelines.conversion import Conversion, make_main, source_options
 
 DESCRIPTION = """
 Writes JSON lines as an MDS dataset, one sample a line. Files may be plain, gz, zst, bz2 or xz;
-their content tells. Without --columns, or for one without an encoding, the first lines tell: texts are
-str, integers int, other numbers float64, true and false uint8, all else json. meta.lang is the
-field lang of the object in meta.
+their content tells. meta.lang is the field lang of the object in meta. Without --columns, or for
+one without an encoding, the first lines tell: texts are str, integers int, other numbers float64,
+true and false uint8, all else json.
 """
 
 EXAMPLES = """
@@ -32,7 +34,17 @@ beam-mds convert jsonl --input data.jsonl --output mds --columns id=int,text --d
 _FILES, _LINES = 5, 200
 
 # An encoding, and the types of values that it is for.
-_KINDS = (('str', {str}), ('uint8', {bool}), ('int', {int}), ('float64', {int, float}))
+_TYPES_OF_VALUES = (('str', {str}), ('uint8', {bool}), ('int', {int}), ('float64', {int, float}))
+
+
+# Encodings whose values Arrow's parser reads as Python's does.
+_TYPES = {
+    'str': pa.string(),
+    **dict.fromkeys(
+        ['int', 'int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32'], pa.int64()
+    ),
+    'float64': pa.float64(),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,11 +59,16 @@ def build(args: argparse.Namespace) -> Conversion:
         MDSError: An option cannot work, or the input cannot be read.
     """
     options = source_options(args)
-    names = list(args.columns) or None
     columns: dict[str, str] = {}
     if not args.columns or None in args.columns.values():
-        columns = infer(_heads(ReadJsonLines(fields=names, **options)))
-    return Conversion(ReadJsonLines(fields=names or list(columns), **options), columns)
+        columns = infer(_heads(ReadJsonLines(fields=list(args.columns) or None, **options)))
+    encodings = {
+        name: given or columns.get(name) for name, given in args.columns.items()
+    } or columns
+    types = {name: _TYPES.get(str(encoding)) for name, encoding in encodings.items()}
+    if None in types.values():
+        return Conversion(ReadJsonLines(fields=list(types), **options), columns)
+    return Conversion(ReadJsonLines(schema=pa.schema(types), **options), columns)
 
 
 def _heads(source: ReadJsonLines) -> Iterator[Any]:

@@ -147,7 +147,7 @@ class Source(beam.PTransform):
             | 'ReadPieces'
             >> beam.ParDo(_ReadPieces(self, self._on_error)).with_outputs('errors', main='samples')
         )
-        read.samples.element_type = Any
+        read.samples.element_type = coders.ELEMENTS
         read.errors.element_type = BadRecord
         if self._on_error != 'dead_letter':
             return read.samples

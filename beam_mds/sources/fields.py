@@ -9,6 +9,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
 
+from beam_mds.coders import ELEMENTS
 from beam_mds.errors import OptionError
 from beam_mds.records import BadRecord
 
@@ -47,7 +48,9 @@ class Rename(beam.PTransform):
 
     def expand(self, samples: PCollection[Any]) -> PCollection[Any]:
         """Wires the step."""
-        return samples | 'RenameFields' >> beam.Map(_rename, self._renames)
+        return samples | 'RenameFields' >> beam.Map(_rename, self._renames).with_output_types(
+            ELEMENTS
+        )
 
 
 def _rename(element: Any, renames: Mapping[str, str]) -> Any:

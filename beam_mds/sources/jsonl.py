@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
 
-from beam_mds.errors import FormatError, OptionError
+from beam_mds.background import run_ahead
+from beam_mds.errors import OptionError
 from beam_mds.records import PLACE, BadRecord
 from beam_mds.sources.base import Piece, Source
 from beam_mds.sources.inputs import InputFile
-from beam_mds.sources.opening import open_stream, sniff
+from beam_mds.sources.lines import Block, line_blocks, line_pieces
 
-# Bytes of a piece of a file that has no compression.
-_PIECE = 64 << 20
+# Arrow's parser works without the interpreter lock: so many blocks are parsed at once.
+_THREADS = 2
 
-# Bytes that are read at once.
-_BLOCK = 4 << 20
+# Digits of integers that orjson may make floats of, where Python's own parser keeps them.
+_LARGE = re.compile(rb'[0-9]{19}')
 
-_UTF8_BOM = b'\xef\xbb\xbf'
-_UTF16_BOMS = (b'\xff\xfe', b'\xfe\xff')
-
-# orjson makes floats of integers from here on, where Python's own parser keeps their digits.
-_LARGE = 2.0**63
+# Types that Arrow's parser reads as Python's does.
+_COLUMNAR = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
 
 
 class ReadJsonLines(Source):
     """Reads files of JSON lines: one object a line, UTF-8, plain or gz, zstd, bz2, xz.
 
-    Elements are dicts. Blank lines are nobody's, and so is a byte order mark. A line that is no
-    object is a bad record with its file and line; of a large file without compression, which is
-    read in several pieces, with the offset of its first byte. Kinds: `json`, `encoding`,
-    `truncated` (the file ends too early, or its compressed data is damaged).
+    Elements are dicts, or batches where `schema` is given. Blank lines are nobody's, and so is a
+    byte order mark. A line that is no object is a bad record with its file and line; of a large
+    file without compression, which is read in several pieces, with the offset of its first byte.
+    Kinds: `json`, `encoding` (not UTF-8), `truncated` (the compressed data ends too early or is
+    damaged).
 
     Example:
-        >>> import apache_beam as beam
         >>> path = getfixture('tmp_path') / 'a.jsonl'
         >>> _ = path.write_text('{"text": "hi", "meta": {"lang": "en"}}')
         >>> for sample in ReadJsonLines([path], fields=['text', 'meta.lang']).iterate():
@@ -50,6 +55,7 @@ class ReadJsonLines(Source):
         inputs: Sequence[str | os.PathLike[str]],
         *,
         fields: Sequence[str] | None = None,
+        schema: pa.Schema | None = None,
         pattern: str = '*',
         exclude: Sequence[str] = (),
         split: str | None = None,
@@ -62,6 +68,9 @@ class ReadJsonLines(Source):
             fields: Names of the fields wanted; all when None. `a.b` is field b of the object in a,
                 unless there is a field of that whole name. One that a line has not is absent from
                 its sample.
+            schema: In the place of `fields`, their names and types (string, int64, float64, bool):
+                elements are `pyarrow.RecordBatch`es then, which is faster. Lines that are not of
+                the schema come as dicts all the same.
             pattern: What the names of files below a folder must match.
             exclude: Names, or globs of names, to leave out.
             split: A pattern of the ends of paths whose fields every sample gets.
@@ -73,71 +82,70 @@ class ReadJsonLines(Source):
         super().__init__(inputs, pattern=pattern, exclude=exclude, split=split, on_error=on_error)
         if fields is not None and (isinstance(fields, str) or not fields):
             raise OptionError(f'fields must be a list of names or None, got {fields!r:.80}')
-        self._paths = None if fields is None else {name: name.split('.') for name in fields}
+        if schema is not None and fields is not None:
+            raise OptionError('give either fields or schema')
+        for field in schema or ():
+            if field.type not in _COLUMNAR:
+                raise OptionError(
+                    f'schema: field {field.name!r} has type {field.type}: expected one of '
+                    f'{", ".join(map(str, _COLUMNAR))}'
+                )
+        names = schema.names if schema is not None else fields
+        self._schema = schema
+        self._paths = None if names is None else {name: name.split('.') for name in names}
 
     def pieces(self, file: InputFile) -> Iterator[Piece]:
-        if file.size <= _PIECE or sniff(file.path) is not None:
-            yield Piece(file, 0, file.size)
+        return line_pieces(file)
+
+    def read(self, piece: Piece) -> Iterator[dict[str, Any] | pa.RecordBatch | BadRecord]:
+        if self._schema is None:
+            for block in line_blocks(piece):
+                yield from self._one_by_one(block)
             return
-        for number, start in enumerate(range(0, file.size, _PIECE)):
-            yield Piece(file, start, min(start + _PIECE, file.size), number)
+        with contextlib.closing(run_ahead(self._parsed, line_blocks(piece), _THREADS)) as parsed:
+            for block, batch in parsed:
+                if batch is None:
+                    yield from self._one_by_one(block)
+                else:
+                    yield batch
 
-    def read(self, piece: Piece) -> Iterator[dict[str, Any] | BadRecord]:
-        path, given = piece.file.path, piece.file.fields
-        place: dict[str, str | int] = {'file': path, 'line': 0}
-        try:
-            for place, line in _lines(piece):
-                element = _parse(line)
-                if isinstance(element, str):
-                    yield BadRecord(*_reason(line, element), place)
-                    continue
-                sample = element if self._paths is None else _picked(element, self._paths)
-                sample.update(given)
-                sample[PLACE] = place
-                yield sample
-        except FormatError as error:
-            yield BadRecord('truncated', str(error), {**place, 'after': True})
+    def _parsed(self, block: Block | BadRecord) -> tuple[Block | BadRecord, pa.RecordBatch | None]:
+        """A block, and its lines as one batch if they all are what the schema says."""
+        return block, parse_block(block, self._schema) if isinstance(block, Block) else None
 
-
-def _lines(piece: Piece) -> Iterator[tuple[dict[str, str | int], bytes]]:
-    """The lines that begin in a piece, without their ends, and where each is; no blank ones."""
-    path, start = piece.file.path, piece.start
-    with open_stream(path, max(0, start - 1)) as stream:
-        stop = None if stream.compression else piece.stop
-        at, number, carry = max(0, start - 1), 0, b''
-        skipping = start > 0  # the line before began in the piece before
-        while block := stream.read(_BLOCK):
-            lines = (carry + block if carry else block).split(b'\n')
-            carry = lines.pop()
-            for line in lines:
-                number += 1
-                if stop is not None and at >= stop:
-                    return
-                if skipping:
-                    skipping = False
-                elif line and not line.isspace():
-                    yield _place(path, start, number, at), line
-                at += len(line) + 1
-        if carry and not carry.isspace() and not skipping and (stop is None or at < stop):
-            yield _place(path, start, number + 1, at), carry
+    def _one_by_one(self, block: Block | BadRecord) -> Iterator[dict[str, Any] | BadRecord]:
+        if isinstance(block, BadRecord):
+            yield block
+            return
+        for place, line in block.lines():
+            element = parse_line(line)
+            if isinstance(element, str):
+                yield BadRecord(*_reason(line, element), place)
+                continue
+            sample = element if self._paths is None else _picked(element, self._paths)
+            sample.update(block.file.fields)
+            sample[PLACE] = place
+            yield sample
 
 
-def _place(path: str, start: int, number: int, at: int) -> dict[str, str | int]:
-    return {'file': path, 'byte': at} if start else {'file': path, 'line': number}
+def parse_line(line: bytes) -> dict[str, Any] | str:
+    """The object in a line, or what is wrong with it.
 
+    NaN, Infinity and halves of surrogate pairs are taken, as Python writes them, and so are
+    integers of any size.
 
-def _parse(line: bytes) -> dict[str, Any] | str:
-    """The object in a line, or what is wrong with it."""
-    if line.startswith(_UTF8_BOM):
-        line = line[3:]
+    Example:
+        >>> parse_line(b'{"n": 123456789012345678901}'), parse_line(b'[1]')
+        ({'n': 123456789012345678901}, 'list, where an object is expected: {"name": value, ...}')
+    """
     try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError:
+        value = json.loads(line) if _LARGE.search(line) else orjson.loads(line)
+    except ValueError:
         try:
-            value = json.loads(line.decode())  # it takes NaN and half surrogates, as Python writes
+            value = json.loads(line.decode())
         except json.JSONDecodeError as error:
             return f'{error.msg}, at character {error.pos + 1}'
-        except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             return str(error)
     if type(value) is dict:
         return value
@@ -167,3 +175,103 @@ def _picked(element: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> d
         else:
             picked[name] = value
     return picked
+
+
+def parse_block(block: Block, schema: pa.Schema) -> pa.RecordBatch | None:
+    """The lines of a block as one batch, with their places.
+
+    Args:
+        block: The lines.
+        schema: Names, also dotted ones, and types.
+
+    Returns:
+        None where any line is not an object of that schema, or is blank: they are then to be parsed
+        one by one, which tells what is wrong.
+    """
+    data, size = block.data, len(block.data)
+    starts = _line_starts(data)
+    lines = len(starts) - 1
+    if not _one_object_each(data, starts):
+        return None
+    try:
+        offsets = pa.py_buffer(np.array([0, size], np.int64))
+        text = pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(data))
+        text.validate(full=True)  # Arrow's parser takes bytes that are no UTF-8
+        table = pyarrow.json.read_json(
+            pa.BufferReader(data),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=size + 1),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=_nested(schema), unexpected_field_behavior='ignore'
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != lines:
+        return None
+    columns = {name: _column(table, name) for name in schema.names}
+    if any(array is None for array in columns.values()):
+        return None
+    for name, value in block.file.fields.items():
+        columns[name] = pa.repeat(value, lines)
+    columns[PLACE] = _places(block, starts[:-1])
+    return pa.record_batch(columns)
+
+
+def _places(block: Block, starts: npt.NDArray[np.int64]) -> pa.StructArray:
+    """Where each line is, as `Block.lines` tells it."""
+    lines = len(starts)
+    path = pa.DictionaryArray.from_arrays(
+        pa.repeat(pa.scalar(0, pa.int8()), lines), [block.file.path]
+    )
+    if block.line is not None:
+        numbers = np.arange(block.line + 1, block.line + 1 + lines)
+        return pa.StructArray.from_arrays([path, pa.array(numbers)], ['file', 'line'])
+    return pa.StructArray.from_arrays([path, pa.array(block.start + starts)], ['file', 'byte'])
+
+
+def _line_starts(data: bytes) -> npt.NDArray[np.int64]:
+    """Where lines begin, and the end of the last."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord('\n')) + 1
+    if not data.endswith(b'\n'):
+        ends = np.append(ends, len(data) + 1)
+    return np.insert(ends, 0, 0)
+
+
+def _one_object_each(data: bytes, starts: npt.NDArray[np.int64]) -> bool:
+    """Whether every line begins and ends as an object does; Arrow does not mind line ends."""
+    found = np.frombuffer(data, np.uint8)
+    last = starts[1:] - 2
+    last = last - (found[last] == ord('\r'))
+    return bool((found[starts[:-1]] == ord('{')).all() and (found[last] == ord('}')).all())
+
+
+def _nested(schema: pa.Schema) -> pa.Schema:
+    """The types of the objects that have such fields; of a dotted one also by its whole name."""
+    tree: dict[str, Any] = {}
+    for field in schema:
+        *path, last = field.name.split('.')
+        if path:
+            tree[field.name] = field.type
+        branch = tree
+        for part in path:
+            branch = branch.setdefault(part, {})
+            if not isinstance(branch, dict):
+                raise pa.ArrowInvalid('a field and a part of it')
+        branch[last] = field.type
+    return pa.schema(_arrow_fields(tree))
+
+
+def _arrow_fields(tree: Mapping[str, Any]) -> list[pa.Field]:
+    return [
+        pa.field(name, pa.struct(_arrow_fields(kind)) if isinstance(kind, dict) else kind)
+        for name, kind in tree.items()
+    ]
+
+
+def _column(table: pa.Table, name: str) -> pa.Array | None:
+    """The values of a field; None where some lines have a field of the whole dotted name."""
+    path = name.split('.')
+    if len(path) > 1 and table.column(name).null_count < table.num_rows:
+        return None
+    array = table.column(path[0]).combine_chunks()
+    return pc.struct_field(array, path[1:]) if len(path) > 1 else array

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
-import io
 import lzma
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
+import zstandard
 
-from beam_mds.errors import FormatError, StorageError
+from beam_mds.errors import FormatError
 from beam_mds.storage import Reader
 
 # How files of each compression begin: RFC 1952 (gz), RFC 8878 (zstd: a frame, or a skippable one),
@@ -21,13 +22,25 @@ _MAGIC = {
     'bz2': (b'BZh',),
     'xz': (b'\xfd7zXZ\0',),
 }
-_ARROW_NAMES = {'gz': 'gzip', 'zstd': 'zstd', 'bz2': 'bz2'}
+
+# The largest window of zstd's frames that is taken: 2 GiB, as `zstd --ultra --long=31` makes them.
+_ZSTD_WINDOW = 1 << 31
+
+# What decompresses one member, stream or frame; files may have many, one after another.
+_MACHINES: dict[str, Callable[[], Any]] = {
+    'gz': lambda: zlib.decompressobj(16 + zlib.MAX_WBITS),
+    'zstd': lambda: zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj(),
+    'bz2': bz2.BZ2Decompressor,
+    'xz': lzma.LZMADecompressor,
+}
+_DAMAGE = (zlib.error, zstandard.ZstdError, OSError, lzma.LZMAError, EOFError)
 
 # Bytes that tell the compression.
 _HEAD = 6
 
-# Bytes that are asked of the store at once.
-_BLOCK = 1 << 20
+# Bytes that are asked of the store at once, and that are decompressed at once: few, since they can
+# stand for 32,768 times as many.
+_BLOCK, _PIECE = 1 << 20, 16 << 10
 
 
 def sniff(path: str) -> str | None:
@@ -69,48 +82,40 @@ class ByteStream(contextlib.AbstractContextManager['ByteStream']):
     def __init__(self, path: str, start: int = 0) -> None:
         """Opens the file; see `open_stream`."""
         self.path, self.position = path, start
-        self._raw = _RawFile(path, start)
-        self.compression = None if start else _compression(self._raw.peek(_HEAD))
-        self._stream: Any = self._raw
-        if self.compression == 'xz':
-            self._stream = lzma.LZMAFile(io.BufferedReader(self._raw, _BLOCK))  # noqa: SIM115
-        elif self.compression is not None:
-            source = pa.PythonFile(self._raw, mode='r')
-            self._stream = pa.CompressedInputStream(source, _ARROW_NAMES[self.compression])
+        self._reader = Reader(path)
+        self.compression = None if start else _compression(self._reader.read(0, _HEAD))
+        stored = self._stored(start)
+        self._parts = stored if self.compression is None else self._decompressed(stored)
+        self._waiting = memoryview(b'')
+        self._damage: FormatError | None = None
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Closes the file."""
-        self._stream.close()
-        self._raw.close()
+        self._reader.close()
 
     def read(self, size: int) -> bytes:
-        """The next bytes: `size` of them, unless the stream ends before.
+        """The next bytes: `size` of them, unless the stream ends or is damaged before.
 
         Raises:
-            FormatError: The compressed data is damaged, or ends too early; how many bytes could be
-                read is named.
+            FormatError: The compressed data is damaged, or ends too early, and all that is before
+                has been read.
             StorageError: The file cannot be read.
         """
-        parts, left = [], size
+        taken, left = [], size
         while left:
-            try:
-                part = self._stream.read(left)
-            except StorageError:
-                raise
-            except (OSError, EOFError, lzma.LZMAError) as error:
-                raise FormatError(
-                    f'{self.path}: the {self.compression} data is damaged or ends too early, after '
-                    f'about {self.position} decompressed bytes: {error}'
-                ) from None
-            if not part:
+            if not self._waiting and not self._fill():
                 break
-            parts.append(part)
+            part = self._waiting[:left]
+            self._waiting = self._waiting[len(part) :]
+            taken.append(part)
             left -= len(part)
-            self.position += len(part)
-        return parts[0] if len(parts) == 1 else b''.join(parts)
+        self.position += size - left
+        if left == size and self._damage is not None and size:
+            raise self._damage
+        return b''.join(taken)
 
     def blocks(self, size: int = _BLOCK) -> Iterator[bytes]:
         """The rest, in blocks of this size.
@@ -122,32 +127,49 @@ class ByteStream(contextlib.AbstractContextManager['ByteStream']):
         while block := self.read(size):
             yield block
 
+    def _fill(self) -> bool:
+        """Has the next bytes waiting, if there are any."""
+        if self._damage is not None:
+            return False
+        try:
+            self._waiting = memoryview(next(self._parts, b''))
+        except FormatError as error:
+            self._damage = error
+            return False
+        return bool(self._waiting)
 
-class _RawFile(io.RawIOBase):
-    """A file as it is stored, with retries."""
+    def _stored(self, at: int) -> Iterator[bytes]:
+        """The file as it is stored."""
+        while block := self._reader.read(at, _BLOCK):
+            yield block
+            at += len(block)
 
-    def __init__(self, path: str, start: int) -> None:
-        self._reader, self._at = Reader(path), start
+    def _decompressed(self, stored: Iterator[bytes]) -> Iterator[bytes]:
+        make = _MACHINES[str(self.compression)]
+        machine, done = None, 0
+        for block in stored:
+            for at in range(0, len(block), _PIECE):
+                data = block[at : at + _PIECE]
+                while data:
+                    machine = machine or make()
+                    try:
+                        part = machine.decompress(data)
+                    except _DAMAGE as error:
+                        raise self._damaged(f'is damaged ({error})', done) from None
+                    if part:
+                        yield part
+                        done += len(part)
+                    data = b''
+                    if machine.eof:
+                        # Some programs fill their files up with zeros.
+                        data, machine = machine.unused_data.lstrip(b'\0'), None
+        if machine is not None:
+            raise self._damaged('ends too early', done)
 
-    def peek(self, size: int) -> bytes:
-        return self._reader.read(self._at, size)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        data = self._reader.read(self._at, _BLOCK if size is None or size < 0 else size)
-        self._at += len(data)
-        return data
-
-    def readinto(self, target: Any) -> int:
-        data = self.read(len(target))
-        target[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._reader.close()
-        super().close()
+    def _damaged(self, what: str, done: int) -> FormatError:
+        return FormatError(
+            f'the {self.compression} data {what}; {done:,} decompressed bytes come before that'
+        )
 
 
 def _compression(head: bytes) -> str | None:

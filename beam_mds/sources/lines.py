@@ -1,0 +1,127 @@
+"""Files of lines, plain or compressed, in blocks of whole lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_mds.errors import FormatError
+from beam_mds.records import BadRecord
+from beam_mds.sources.base import Piece
+from beam_mds.sources.inputs import InputFile
+from beam_mds.sources.opening import ByteStream, open_stream, sniff
+
+# Bytes of a piece of a file that has no compression.
+_PIECE = 64 << 20
+
+# Bytes that are read at once.
+_BLOCK = 4 << 20
+
+_UTF8_BOM = b'\xef\xbb\xbf'
+
+
+class Block(NamedTuple):
+    """Some lines of a file, one after another.
+
+    Attributes:
+        file: The file.
+        data: The lines with their ends.
+        line: Lines before them in the file; None in a file that is read in several pieces.
+        start: Bytes before them in the file.
+    """
+
+    file: InputFile
+    data: bytes
+    line: int | None
+    start: int
+
+    def lines(self) -> Iterator[tuple[dict[str, str | int], bytes]]:
+        """The lines without their ends, and the place of each; blank ones are left out."""
+        path, at = self.file.path, self.start
+        for number, line in enumerate(self.data.split(b'\n')):
+            if line and not line.isspace():
+                if self.line is None:
+                    yield {'file': path, 'byte': at}, line
+                else:
+                    yield {'file': path, 'line': self.line + number + 1}, line
+            at += len(line) + 1
+
+
+def line_pieces(file: InputFile, size: int = _PIECE) -> Iterator[Piece]:
+    """The parts of a file of lines that can be read at the same time.
+
+    Args:
+        file: The file; a compressed one is a single piece.
+        size: Bytes of a piece.
+    """
+    if file.size <= size or sniff(file.path) is not None:
+        yield Piece(file, 0, file.size)
+        return
+    for number, start in enumerate(range(0, file.size, size)):
+        yield Piece(file, start, min(start + size, file.size), number)
+
+
+def line_blocks(piece: Piece, size: int = _BLOCK) -> Iterator[Block | BadRecord]:
+    """The lines that begin in a piece, in blocks; a byte order mark is not part of the first.
+
+    A record of the kind `truncated` comes last where compressed data is damaged or ends too early.
+
+    Args:
+        piece: Of `line_pieces`.
+        size: Bytes that are read at once; a block has about as many, or one line.
+    """
+    file, start = piece.file, piece.start
+    whole = start == 0 and piece.stop >= file.size
+    at, line = max(0, start - 1), 0 if whole else None
+    with open_stream(file.path, at) as stream:
+        stop = piece.stop if stream.compression is None and not whole else None
+        carry, first, damage = b'', start > 0, None
+        while damage is None and (stop is None or at < stop):
+            data, damage = _read(stream, size)
+            if not data:
+                break
+            end = _end(data, None if stop is None else stop - at - len(carry))
+            if not end:
+                carry += data
+                continue
+            block, carry = b''.join([carry, memoryview(data)[:end]]), data[end:]
+            if first:  # the line that began in the piece before
+                skipped = block.index(b'\n') + 1
+                block, at, first = block[skipped:], at + skipped, False
+            if block:
+                yield Block(file, block.removeprefix(_UTF8_BOM) if at == 0 else block, line, at)
+                at += len(block)
+                line = None if line is None else line + count_lines(block)
+        if damage is not None:
+            place: dict[str, str | int] = {'file': file.path, 'line': (line or 0) + 1}
+            yield BadRecord('truncated', f'{damage}; the lines from here on are lost', place)
+        elif carry and not first and (stop is None or at < stop):
+            yield Block(file, carry.removeprefix(_UTF8_BOM) if at == 0 else carry, line, at)
+
+
+def _read(stream: ByteStream, size: int) -> tuple[bytes, FormatError | None]:
+    try:
+        return stream.read(size), None
+    except FormatError as error:
+        return b'', error
+
+
+def _end(data: bytes, stop: int | None) -> int:
+    """The end of the lines wanted that end in some data; 0 if none does.
+
+    Args:
+        data: What was read.
+        stop: Where lines are wanted no more that begin there, in the data; can be before it.
+    """
+    last = data.rfind(b'\n') + 1
+    if stop is None or last <= stop:
+        return last
+    # A line that begins before `stop` is the last one, wherever it ends.
+    return data.index(b'\n', max(stop - 1, 0)) + 1
+
+
+def count_lines(data: bytes) -> int:
+    """The line ends in some data (`bytes.count` takes several times as long)."""
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord('\n')))
