@@ -110,19 +110,19 @@ class RecordError(MDSError):
     """A record of the input that cannot become a sample.
 
     Attributes:
-        error_type: What kind of fault it is; each source has a closed set.
         message: What is wrong, without the place.
         place: Where, as text.
+        error_type: What kind of fault it is; each source has a closed set.
     """
 
-    def __init__(self, error_type: str, message: str, place: str) -> None:
+    def __init__(self, message: str, place: str = '', error_type: str = '') -> None:
         """Makes the error; see the class for the arguments."""
-        self.error_type, self.message, self.place = error_type, message, place
-        super().__init__(f'{place}: {message}')
+        self.message, self.place, self.error_type = message, place, error_type
+        super().__init__(f'{place}: {message}' if place else message)
 
     def __reduce__(self) -> tuple[type[RecordError], tuple[object, ...]]:
         """Pickles by the constructor's arguments."""
-        return RecordError, (self.error_type, self.message, self.place)
+        return RecordError, (self.message, self.place, self.error_type)
 
 
 class MissingExtraError(MDSError, ImportError):

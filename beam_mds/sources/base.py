@@ -178,7 +178,7 @@ class Sorter:
             return element
         self._bad.inc()
         if self._on_error == 'fail':
-            raise RecordError(element.error_type, element.message, place_text(element.place))
+            raise RecordError(element.message, place_text(element.place), element.error_type)
         return element if self._on_error == 'inline' else TaggedOutput('errors', element)
 
 

@@ -29,6 +29,9 @@ _THREADS = 2
 # Digits of integers that orjson may make floats of, where Python's own parser keeps them.
 _LARGE = re.compile(rb'[0-9]{19}')
 
+# Integers up to here are exact as float64.
+_EXACT = 2.0**53
+
 # Types that Arrow's parser reads as Python's does.
 _COLUMNAR = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
 
@@ -209,7 +212,7 @@ def parse_block(block: Block, schema: pa.Schema) -> pa.RecordBatch | None:
     if table.num_rows != lines:
         return None
     columns = {name: _column(table, name) for name in schema.names}
-    if any(array is None for array in columns.values()):
+    if any(array is None or _may_be_rounded(array) for array in columns.values()):
         return None
     for name, value in block.file.fields.items():
         columns[name] = pa.repeat(value, lines)
@@ -266,6 +269,14 @@ def _arrow_fields(tree: Mapping[str, Any]) -> list[pa.Field]:
         pa.field(name, pa.struct(_arrow_fields(kind)) if isinstance(kind, dict) else kind)
         for name, kind in tree.items()
     ]
+
+
+def _may_be_rounded(array: pa.Array) -> bool:
+    """Whether there may be integers among floats that have lost digits."""
+    if not pa.types.is_floating(array.type):
+        return False
+    largest = pc.max(pc.abs(array)).as_py()
+    return largest is not None and largest > _EXACT
 
 
 def _column(table: pa.Table, name: str) -> pa.Array | None:

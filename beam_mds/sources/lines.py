@@ -116,7 +116,7 @@ def _end(data: bytes, stop: int | None) -> int:
         stop: Where lines are wanted no more that begin there, in the data; can be before it.
     """
     last = data.rfind(b'\n') + 1
-    if stop is None or last <= stop:
+    if not last or stop is None or last <= stop:
         return last
     # A line that begins before `stop` is the last one, wherever it ends.
     return data.index(b'\n', max(stop - 1, 0)) + 1

@@ -40,7 +40,7 @@ _HEAD = 6
 
 # Bytes that are asked of the store at once, and that are decompressed at once: few, since they can
 # stand for 32,768 times as many.
-_BLOCK, _PIECE = 1 << 20, 16 << 10
+_BLOCK, _PIECE = 1 << 20, 4 << 10
 
 
 def sniff(path: str) -> str | None:
@@ -150,7 +150,7 @@ class ByteStream(contextlib.AbstractContextManager['ByteStream']):
         for block in stored:
             for at in range(0, len(block), _PIECE):
                 data = block[at : at + _PIECE]
-                while data:
+                while data := data if machine else data.lstrip(b'\0'):  # zeros fill some files up
                     machine = machine or make()
                     try:
                         part = machine.decompress(data)
@@ -161,8 +161,7 @@ class ByteStream(contextlib.AbstractContextManager['ByteStream']):
                         done += len(part)
                     data = b''
                     if machine.eof:
-                        # Some programs fill their files up with zeros.
-                        data, machine = machine.unused_data.lstrip(b'\0'), None
+                        data, machine = machine.unused_data, None
         if machine is not None:
             raise self._damaged('ends too early', done)
 

@@ -134,7 +134,7 @@ def _prepare_others(
 
 def _unread(record: BadRecord, options: WriteOptions) -> DeadLetter:
     try:
-        raise RecordError(record.error_type, record.message, place_text(record.place))
+        raise RecordError(record.message, place_text(record.place), record.error_type)
     except options.catch:
         kind, message = record.error_type, record.message[:_SHOWN]
         key = None if record.element is None else _key(record.element, options)
