@@ -29,7 +29,7 @@ _THREADS = 2
 # Digits of integers that orjson may make floats of, where Python's own parser keeps them.
 _LARGE = re.compile(rb'[0-9]{19}')
 
-# Integers up to here are exact as float64.
+# Integers below are exact as float64.
 _EXACT = 2.0**53
 
 # Types that Arrow's parser reads as Python's does.
@@ -276,7 +276,7 @@ def _may_be_rounded(array: pa.Array) -> bool:
     if not pa.types.is_floating(array.type):
         return False
     largest = pc.max(pc.abs(array)).as_py()
-    return largest is not None and largest > _EXACT
+    return largest is not None and largest >= _EXACT
 
 
 def _column(table: pa.Table, name: str) -> pa.Array | None:
