@@ -114,6 +114,17 @@ def source_options(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def split_field(args: argparse.Namespace) -> str | None:
+    """The field of the input, before `--rename`, that `--split` names; None where it names none.
+
+    A source that reads only some fields must read it too.
+    """
+    if args.split is None or _is_pattern(args.split):
+        return None
+    olds = {new: old for old, new in renames_of(args).items()}
+    return str(olds.get(args.split, args.split))
+
+
 def columns_of(args: argparse.Namespace, conversion: Conversion) -> dict[str, str]:
     """The columns of the dataset, after `--rename`.
 
@@ -263,8 +274,6 @@ def run(name: str, argv: Sequence[str] | None = None) -> tuple[argparse.Namespac
         wire(pipeline, args, conversion)
     except OptionError as error:
         parser.error(str(error))
-    except MDSError as error:
-        raise SystemExit(f'{parser.prog}: {error}') from None
     return args, pipeline.run()
 
 
@@ -272,10 +281,13 @@ def make_main(name: str) -> Callable[..., None]:
     """The main function of a conversion's module: runs it, waits, and prints what it wrote."""
 
     def main(argv: Sequence[str] | None = None) -> None:
-        args, result = run(name, argv)
-        if result is None:
-            return
-        state = result.wait_until_finish()
+        try:
+            args, result = run(name, argv)
+            if result is None:
+                return
+            state = result.wait_until_finish()
+        except MDSError as error:
+            raise SystemExit(f'python -m pipelines.{name}: {error}') from None
         if state != PipelineState.DONE:
             raise SystemExit(f'the job is {state}: nothing to report')
         print(summary(args, counters_of(result)))

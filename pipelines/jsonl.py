@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from beam_mds import ReadJsonLines
 from beam_mds.records import PLACE
-from pipelines.conversion import Conversion, make_main, source_options
+from pipelines.conversion import Conversion, make_main, source_options, split_field
 
 DESCRIPTION = """
 Writes JSON lines as an MDS dataset, one sample a line. Files may be plain, gz, zst, bz2 or xz;
@@ -66,6 +66,8 @@ def build(args: argparse.Namespace) -> Conversion:
         name: given or columns.get(name) for name, given in args.columns.items()
     } or columns
     types = {name: _TYPES.get(str(encoding)) for name, encoding in encodings.items()}
+    if (split := split_field(args)) is not None:
+        types.setdefault(split, pa.string())
     if None in types.values():
         return Conversion(ReadJsonLines(fields=list(types), **options), columns)
     return Conversion(ReadJsonLines(schema=pa.schema(types), **options), columns)

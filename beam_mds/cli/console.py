@@ -54,8 +54,8 @@ class CommandParser(argparse.ArgumentParser):
             if text.startswith('-'):
                 name = text.partition('=')[0]
                 near = hint(name, self._option_string_actions)
-                if not near and self.get_default('beam'):
-                    near = ' (options for Beam follow --)'
+                if self.get_default('beam'):
+                    near += ' (options for Beam follow --)'
                 self.error(f'no option {name}{near}')
             self.error(f'one argument too many: {text}')
         return parsed, []

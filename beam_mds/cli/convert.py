@@ -9,7 +9,7 @@ from typing import Any
 from beam_mds.cli.console import DONE, FINDINGS, add_command
 
 # Name of the module in `pipelines` -> what it converts.
-_CONVERSIONS = {
+CONVERSIONS = {
     'jsonl': 'JSON lines, plain or compressed',
 }
 
@@ -21,7 +21,7 @@ beam-mds convert jsonl --help
 
 def add(commands: Any) -> None:
     """Adds the sub-command."""
-    about = 'raw data -> MDS: ' + ', '.join(_CONVERSIONS)
+    about = 'raw data -> MDS: ' + ', '.join(CONVERSIONS)
     add_command(commands, 'convert', _run, about, _EXAMPLES)
 
 
@@ -30,7 +30,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     from pipelines import conversion
 
     kinds = parser.add_subparsers(metavar='KIND', required=True, parser_class=type(parser))
-    for name, about in _CONVERSIONS.items():
+    for name, about in CONVERSIONS.items():
         module = importlib.import_module(f'pipelines.{name}')
         kind = add_command(kinds, name, _run, f'{about}\n{module.DESCRIPTION}', module.EXAMPLES)
         kind.set_defaults(module=module)
