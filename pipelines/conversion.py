@@ -301,7 +301,7 @@ def _is_pattern(split: str | None) -> bool:
 
 def _split_field(pattern: str) -> str:
     """The field of a path pattern that names the split."""
-    fields = _FIELD.findall(pattern)
+    fields = sorted(set(_FIELD.findall(pattern)))
     if len(fields) == 1:
         return str(fields[0])
     if 'split' in fields:

@@ -25,7 +25,7 @@ true and false uint8, all else json.
 
 EXAMPLES = """
 beam-mds convert jsonl --input 'c4/*.json.gz' --output c4-mds --columns text,timestamp,url
-beam-mds convert jsonl --input pile --split '{split}/*.jsonl.zst' --output pile-mds \\
+beam-mds convert jsonl --input pile --split '{split}/*|{split}.jsonl.zst' --output pile-mds \\
     --columns text=str,meta.pile_set_name=str --rename meta.pile_set_name=pile_set_name
 beam-mds convert jsonl --input data.jsonl --output mds --columns id=int,text --dry_run_sample 3
 """

@@ -79,7 +79,9 @@ def add_write_options(
     add('--num_shards', 'about this many shards, without measuring first', type=int, metavar='N')
     text = 'a column: its value is the sub-folder that a sample goes to'
     if split_pattern:
-        text += '; or a pattern of the ends of input paths, like {split}/*.jsonl'
+        text += (
+            '; or a pattern of input paths, like {split}/*.jsonl, or several with | between them'
+        )
     add('--split', text, metavar='COLUMN')
     add(
         '--if_exists', 'when there is a dataset already',

@@ -90,7 +90,7 @@ class Source(beam.PTransform):
             pattern: What the names of files below a folder must match, like `*.jsonl`.
             exclude: Names, or globs of names, of files and folders to leave out at any depth.
             split: A pattern of the ends of paths whose fields every sample gets, like
-                `{split}/*.jsonl`.
+                `{split}/*.jsonl`; or several with `|` between them.
             on_error: `fail` the job at the first bad record; make each a `dead_letter` (see
                 `SourceResult`); or leave it `inline`: a `BadRecord` among the samples, which
                 `WriteToMDS` refuses there.

@@ -49,7 +49,7 @@ def check_inputs(inputs: Sequence[str | os.PathLike[str]], split: str | None = N
     if isinstance(given, (str, os.PathLike)) or not given:
         raise OptionError(f'inputs must be a list of at least one path, got {given!r:.80}')
     if split is not None:
-        _path_pattern(split)
+        _path_patterns(split)
     return [_absolute(item) for item in given]
 
 
@@ -72,8 +72,9 @@ def list_inputs(
         inputs: Folders, globs, files, or `@file`, a file that lists such, one a line. Absolute.
         pattern: What the names of files below a folder must match, like `*.jsonl`.
         exclude: Names, or globs of names, of files and folders to leave out at any depth.
-        split: A pattern of the ends of paths that gives fields, like `{split}/*.jsonl`: a field is
-            one or more characters of one name.
+        split: A pattern of paths that gives fields, like `{split}/*.jsonl`: a field is one or more
+            characters of one name. It is to fit the path below the input, or else the end of the
+            whole path. Or several with `|` between them: the first that fits counts.
 
     Raises:
         StorageError: An input names no file, a path is not UTF-8, or does not fit `split`.
@@ -82,10 +83,10 @@ def list_inputs(
     for source in _listed(inputs):
         for file in list_files(source, pattern, exclude):
             found.setdefault(file.path, file)
-    fits = None if split is None else _path_pattern(split)
+    fits = [] if split is None else _path_patterns(split)
     files = sorted(found.values(), key=lambda file: natural_key(file.path))
     return [
-        file._replace(number=number, fields={} if fits is None else _fields(file, fits, split))
+        file._replace(number=number, fields=_fields(file, fits, split) if fits else {})
         for number, file in enumerate(files)
     ]
 
@@ -138,8 +139,12 @@ def _listed(inputs: Sequence[str]) -> Iterator[str]:
         yield from (storage.absolute(item, 'input') for item in paths)
 
 
-def _path_pattern(split: str) -> re.Pattern[str]:
-    """What the end of a path must be, with a group for each field."""
+def _path_patterns(split: str) -> list[str]:
+    return list(map(_path_pattern, split.split('|')))
+
+
+def _path_pattern(split: str) -> str:
+    """What the end of a path must be as a regular expression, with a group for each field."""
     if not _FIELD.search(split):
         raise OptionError(
             f'the split pattern {split!r:.80} has no field: expected one like {{split}}/*.jsonl'
@@ -154,19 +159,20 @@ def _path_pattern(split: str) -> re.Pattern[str]:
                 for item in re.split(r'(\*\*|\*|\?)', piece)
             ]
     try:
-        return re.compile('(?:^|.*/)' + ''.join(parts))
+        return re.compile(''.join(parts)).pattern
     except re.error as error:
         raise OptionError(f'the split pattern {split!r:.80} is wrong: {error}') from None
 
 
-def _fields(file: InputFile, fits: re.Pattern[str], split: str | None) -> dict[str, str]:
-    found = fits.fullmatch(file.path)
-    if found is None:
-        raise StorageError(
-            f'{file.path} does not end as the split pattern {split} says: change the pattern, or '
-            'leave the file out of the input'
-        )
-    return found.groupdict()
+def _fields(file: InputFile, fits: Sequence[str], split: str | None) -> dict[str, str]:
+    for text, start in (file.name, ''), (file.path, '(?:.*/)?'):
+        for pattern in fits:
+            if found := re.fullmatch(start + pattern, text):
+                return found.groupdict()
+    raise StorageError(
+        f'{file.path} does not fit the split pattern {split}: change the pattern, or '
+        'leave the file out of the input'
+    )
 
 
 def _size_of_file(source: str) -> int | None:

@@ -75,11 +75,15 @@ def test_patterns_are_globs_with_fields(
     assert file.fields == fields
 
 
+def test_of_several_patterns_the_first_that_fits_counts(tmp_path: Path) -> None:
+    root = _fill(tmp_path, 'train/00.jsonl', 'val.jsonl', 'test.jsonl')
+    files = list_inputs([root], split='train/{part}.jsonl|{split}.jsonl')
+    assert [file.fields for file in files] == [{'split': 'test'}, {'part': '00'}, {'split': 'val'}]
+
+
 def test_a_path_that_does_not_fit_the_split_pattern_is_an_error(tmp_path: Path) -> None:
     root = _fill(tmp_path, 'train/0.jsonl', 'README')
-    with pytest.raises(
-        StorageError, match=r'README does not end as the split pattern \{split\}/\*'
-    ):
+    with pytest.raises(StorageError, match=r'README does not fit the split pattern \{split\}/\*'):
         list_inputs([root], split='{split}/*.jsonl')
 
 
