@@ -49,7 +49,7 @@ def given_paths(
     given: Any = [path] if isinstance(path, (str, os.PathLike)) else path
     if not isinstance(given, Sequence) or not given:
         raise OptionError(f'{option} must be a path or a list of at least one, got {path!r:.80}')
-    folders = [_folder_of(storage.absolute(item, option)) for item in given]
+    folders = [folder_of(storage.absolute(item, option)) for item in given]
     return folders if split is None else [storage.join(f, check_split(split)) for f in folders]
 
 
@@ -68,12 +68,12 @@ def dataset_folders(paths: Sequence[str]) -> list[str]:
         StorageError: A glob matches no dataset.
     """
     found: dict[str, None] = {}
-    for path in map(_folder_of, paths):
+    for path in map(folder_of, paths):
         index = storage.join(path, INDEX_NAME)
         if not is_glob(path) or storage.size_of(index) is not None:
             found[path] = None
             continue
-        folders = sorted(map(_folder_of, storage.match(index)), key=natural_key)
+        folders = sorted(map(folder_of, storage.match(index)), key=natural_key)
         if not folders:
             raise StorageError(f'{path}: no folder that it matches has an {INDEX_NAME}')
         found.update(dict.fromkeys(folders))
@@ -90,7 +90,7 @@ def read_index(path: Path) -> list[ShardInfo]:
         StorageError: There is no index.json, or it cannot be read.
         FormatError: It is no MDS index; the file is named.
     """
-    name = storage.join(_folder_of(storage.absolute(path, 'path')), INDEX_NAME)
+    name = storage.join(folder_of(storage.absolute(path, 'path')), INDEX_NAME)
     try:
         return parse_index(storage.read(name))
     except FormatError as error:
@@ -116,5 +116,6 @@ def entries_of(
         raise FormatError(f'{path}: {error}') from error
 
 
-def _folder_of(path: str) -> str:
+def folder_of(path: str) -> str:
+    """The folder of a dataset that is named by it, or by its index.json."""
     return path.removesuffix(f'/{INDEX_NAME}')

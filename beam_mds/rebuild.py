@@ -24,7 +24,7 @@ from beam_mds.checking.findings import CheckError, Finding
 from beam_mds.checking.inventory import LEFTOVER, range_of, unreadable
 from beam_mds.errors import FormatError, OptionError, StorageError, TargetError
 from beam_mds.format import INDEX_NAME, FileInfo, ShardInfo, dump_index, hex_digest
-from beam_mds.format.compression import suffix
+from beam_mds.format.compression import OPTIONAL_SUFFIX, suffix
 from beam_mds.format.hashing import check_hashes
 from beam_mds.indexes import Path, given_paths, natural_key
 from beam_mds.publishing import publish
@@ -33,7 +33,7 @@ from beam_mds.publishing import publish
 Hashes = Sequence[str] | str | None
 SAME = 'same'
 
-_SHARD = re.compile(r'(.+\.mds)(\.(br|bz2|gz|snappy|zstd))?', re.DOTALL)
+_SHARD = re.compile(rf'(.+\.mds){OPTIONAL_SUFFIX}', re.DOTALL)
 
 # Threads, each with a shard in memory.
 _THREADS = 4

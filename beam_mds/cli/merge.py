@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 from beam_mds.cli.console import DONE, add_command, add_json, print_json, progress
-from beam_mds.errors import OptionError
 
 _ABOUT = """
 write one index.json that lists the shards of several datasets
@@ -28,7 +27,7 @@ beam-mds merge gs://bucket/all gs://a/run-1 gs://b/run-1 --copy
 
 def add(commands: Any) -> None:
     """Adds the sub-command."""
-    parser = add_command(commands, 'merge', _run, _ABOUT, _EXAMPLES)
+    parser = add_command(commands, 'merge', _run, _ABOUT, _EXAMPLES, beam=False)
     parser.add_argument('out', metavar='OUT', help='the folder of the merged index')
     parser.add_argument(
         'parts', metavar='PART', nargs='*', help='a dataset; default: all below OUT'
@@ -53,8 +52,6 @@ def add(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     from beam_mds.merge import merge_indexes
 
-    if args.beam_options:
-        raise OptionError('merge runs no pipeline: nothing may follow --')
     merged = merge_indexes(
         args.out,
         args.parts or None,

@@ -195,7 +195,7 @@ class Columns:
         return sample
 
     def arrow_schema(self, only: Iterable[str] | None = None) -> pa.Schema:
-        """The schema of what `decode_batch` gives.
+        """The schema of what `EncodedBatch.to_arrow` gives.
 
         Raises:
             ColumnsError: The type of an `ndarray` column without a dtype depends on the values, or

@@ -120,6 +120,10 @@ _FAMILIES = {
 }
 
 
+# What may follow the raw name of a shard, as a regular expression; its group is the name.
+OPTIONAL_SUFFIX = rf'(?:\.({"|".join(_FAMILIES)}))?'
+
+
 def check_compression(name: str | None) -> str | None:
     """The name, once it is known to be right.
 

@@ -252,9 +252,9 @@ class ReadShards(beam.DoFn):
 def _placed(table: pa.RecordBatch, path: str, start: int) -> pa.RecordBatch:
     """A batch with where its rows are from."""
     count = table.num_rows
-    paths = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([path]))
+    paths = pa.repeat(pa.scalar(path, pa.large_string()), count)
     return pa.RecordBatch.from_arrays(
-        [*table.columns, paths.cast(pa.large_string()), pa.array(np.arange(start, start + count))],
+        [*table.columns, paths, pa.array(np.arange(start, start + count))],
         schema=table.schema.append(pa.field(SHARD, pa.large_string())).append(
             pa.field(SAMPLE, pa.int64())
         ),

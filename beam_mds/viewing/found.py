@@ -9,12 +9,13 @@ from typing import NamedTuple
 from beam_mds import storage
 from beam_mds.errors import DamagedError, FormatError, StorageError
 from beam_mds.format import INDEX_NAME, FileInfo, Shard, ShardInfo, ShardLayout, decompress
+from beam_mds.format.compression import OPTIONAL_SUFFIX
 from beam_mds.format.shard import HEAD_BYTES
-from beam_mds.indexes import Path, read_index
+from beam_mds.indexes import Path, folder_of, read_index
 from beam_mds.reading.shardreader import ShardRef
 
 # A shard file by its name; the suffix of a compressed one is its compression.
-_SHARD_NAME = re.compile(r'\.mds(?:\.(br|bz2|gz|snappy|zstd))?$')
+_SHARD_NAME = re.compile(rf'\.mds{OPTIONAL_SUFFIX}$')
 
 
 class Found(NamedTuple):
@@ -44,7 +45,7 @@ def find(path: Path) -> Found:
         FormatError: The index is none, or the file is no shard; the file is named.
     """
     full = storage.absolute(path, 'path')
-    folder = full.removesuffix(f'/{INDEX_NAME}')
+    folder = folder_of(full)
     index = storage.join(folder, INDEX_NAME)
     named = _SHARD_NAME.search(full)
     if named and storage.size_of(index) is None:

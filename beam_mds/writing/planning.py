@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from beam_mds.format.compression import OPTIONAL_SUFFIX
 from beam_mds.format.shard import NO_LIMIT
 
 UInt64s = npt.NDArray[np.uint64]
@@ -36,7 +37,7 @@ _MOST_SHARDS = 16
 # The files that are ours and may be deleted when no index lists them: numbered shards with 16 hex
 # digits of their content's hash, and shards in arrival order with 32 random ones.
 OWN_SHARD = re.compile(
-    r'shard\.(\d{5,}\.[0-9a-f]{16}|[0-9a-f]{32})\.mds(\.(br|bz2|gz|snappy|zstd))?', re.ASCII
+    rf'shard\.(\d{{5,}}\.[0-9a-f]{{16}}|[0-9a-f]{{32}})\.mds{OPTIONAL_SUFFIX}', re.ASCII
 )
 
 

@@ -111,7 +111,6 @@ def test_a_damaged_part_fails(parts: Path, capsys: pytest.CaptureFixture[str]) -
     [
         (['--expect', '0'], 'expect must be a number of parts'),
         (['--expect', ','], 'expect must be a number of parts, or a list of their folders, got []'),
-        (['--', '--runner=FnApiRunner'], 'merge runs no pipeline: nothing may follow --'),
     ],
 )
 def test_a_wrong_command_line_is_told(
@@ -119,6 +118,13 @@ def test_a_wrong_command_line_is_told(
 ) -> None:
     assert main(['merge', str(parts), *arguments]) == USAGE
     assert said in capsys.readouterr().err
+
+
+def test_no_options_of_beam_are_taken(parts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(['merge', str(parts), '--', '--runner=FnApiRunner'])
+    assert end.value.code == USAGE
+    assert 'no Beam job is run here, so nothing may follow --' in capsys.readouterr().err
 
 
 def test_progress_is_told_in_lines_where_there_is_no_terminal(
