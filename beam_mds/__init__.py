@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from beam_mds.records import BadRecord
     from beam_mds.reshard import ReshardMDS
     from beam_mds.sources.base import Source, SourceResult
+    from beam_mds.sources.cifar import ReadCifar10
+    from beam_mds.sources.coco import ReadCoco
     from beam_mds.sources.image_options import ImageOptions
+    from beam_mds.sources.images import ReadImageFolders, ReadImagePairs
     from beam_mds.sources.imaging import ImageResult, check_image, process_image
     from beam_mds.sources.jsonl import ReadJsonLines
     from beam_mds.stats import MDSStats
@@ -70,7 +73,11 @@ __all__ = [
     'MissingExtraError',
     'OptionError',
     'ReadAllFromMDS',
+    'ReadCifar10',
+    'ReadCoco',
     'ReadFromMDS',
+    'ReadImageFolders',
+    'ReadImagePairs',
     'ReadJsonLines',
     'ReadResult',
     'RecordError',
@@ -105,7 +112,11 @@ _MODULES = {
     'MergeMDSIndex': 'beam_mds.merge',
     'MergedIndex': 'beam_mds.merge',
     'ReadAllFromMDS': 'beam_mds.read',
+    'ReadCifar10': 'beam_mds.sources.cifar',
+    'ReadCoco': 'beam_mds.sources.coco',
     'ReadFromMDS': 'beam_mds.read',
+    'ReadImageFolders': 'beam_mds.sources.images',
+    'ReadImagePairs': 'beam_mds.sources.images',
     'ReadJsonLines': 'beam_mds.sources.jsonl',
     'ReadResult': 'beam_mds.read',
     'ReshardMDS': 'beam_mds.reshard',

@@ -205,7 +205,7 @@ def _kept_exif(image: Image.Image, options: ImageOptions, turn: int) -> bytes:
             raw = exif.tobytes()
         elif turn == 1 and not raw and (orientation := _orientation(image)) != 1:
             # From XMP, which the new file does not have.
-            exif = _pillow().Exif()
+            exif = load_pillow().Exif()
             exif[_ORIENTATION] = orientation
             raw = exif.tobytes()
     except Exception:  # noqa: BLE001 - Pillow's parser fails in many ways on damaged EXIF
@@ -247,7 +247,7 @@ def _check_limits(width: int, height: int, options: ImageOptions) -> None:
 @contextlib.contextmanager
 def _opened(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
     """The image, of which only the head is read yet."""
-    pillow = _pillow()
+    pillow = load_pillow()
     with _as_image_error('broken'):
         try:
             image = pillow.open(io.BytesIO(data), formats=_formats())
@@ -279,7 +279,7 @@ def _decode(image: Image.Image, exactly: bool = True) -> None:
 @contextlib.contextmanager
 def _as_image_error(category: str) -> Iterator[None]:
     """What Pillow raises in there becomes an ImageError."""
-    pillow = _pillow()
+    pillow = load_pillow()
     try:
         yield
     except (ImageError, MemoryError):
@@ -295,12 +295,17 @@ def _as_image_error(category: str) -> Iterator[None]:
 
 @functools.cache
 def _formats() -> list[str]:
-    pillow = _pillow()
+    pillow = load_pillow()
     pillow.init()
     return [name for name in _READ if name in pillow.OPEN]
 
 
-def _pillow() -> Any:
+def load_pillow() -> Any:
+    """Pillow's module Image.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
     try:
         from PIL import Image
     except ImportError as error:
