@@ -32,7 +32,8 @@ another format or an EXIF orientation asks for a change; broken ones are refused
 
 Layouts. folders: image, label (int: the place of the folder's name among all sorted ones), class
 (the folder's name), name (the path). pairs: image, mask, name, and the fields of the patterns.
-coco: img, img_id, htot, wtot, bbox_sizes, bbox_labels. cifar10: image, label, index, from the batch
+coco: img, img_id, htot, wtot, bbox_sizes, bbox_labels; images without boxes are left out, since MDS
+holds no empty arrays. cifar10: image, label, index, from the batch
 files of the binary or the Python version. All but cifar10 can also give width=int and height=int,
 folders index=int: the number of the file in its split.
 
@@ -93,7 +94,6 @@ _PRESETS = {
     'coco': _Preset(
         'coco',
         ('img', 'img_id', 'htot', 'wtot', 'bbox_sizes', 'bbox_labels'),
-        options={'empty': 'drop'},
     ),
     'imagenet': _Preset(
         'folders',
@@ -109,7 +109,7 @@ _Sources = ReadCifar10 | ReadCoco | ReadImageFolders | ReadImagePairs
 _OWN = {
     'folders': ('classes',),
     'pairs': ('image_pattern', 'mask_pattern', 'mask_border_value', 'any_mask_size'),
-    'coco': ('annotations', 'image_folder', 'empty'),
+    'coco': ('annotations', 'image_folder'),
     'cifar10': (),
 }
 
@@ -158,10 +158,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         '--image_folder', 'coco: the folder of the images of such a file '
         '(default: {split}2017)', metavar='FOLDER',
-    )  # fmt: skip
-    add(
-        '--empty', 'coco: keep images without boxes, or drop and count them (default: keep; with '
-        '--preset coco drop)', choices=['keep', 'drop'],
     )  # fmt: skip
     add_image_options(parser)
 
@@ -236,7 +232,7 @@ def _pairs(
 def _coco(
     args: argparse.Namespace, common: dict[str, Any], options: ImageOptions
 ) -> tuple[_Sources, dict[str, str]]:
-    given = {'annotations': args.annotations, 'images': args.image_folder, 'empty': args.empty}
+    given = {'annotations': args.annotations, 'images': args.image_folder}
     common |= {name: value for name, value in given.items() if value is not None}
     return ReadCoco(options=options, **common), {
         'img': _encoding(options),

@@ -19,7 +19,7 @@ from beam_mds.sources.planned import THREADS
 # Resize modes after which boxes, as shares of the sides, lie where they did.
 _BOXES_STAY = ('no', 'keep_ratio', 'keep_ratio_largest', 'fixed')
 
-_EMPTY = ('keep', 'drop')
+_EMPTY = ('drop', 'keep')
 
 
 class ReadCoco(ImageSource):
@@ -51,7 +51,7 @@ class ReadCoco(ImageSource):
         annotations: str = 'annotations/instances_{split}2017.json',
         images: str = '{split}2017',
         options: ImageOptions | None = None,
-        empty: str = 'keep',
+        empty: str = 'drop',
         names: Mapping[str, str] | None = None,
         threads: int = THREADS,
         pattern: str = '*',
@@ -69,8 +69,8 @@ class ReadCoco(ImageSource):
                 the fields of its path; empty: the input itself.
             options: What is done with the images; by default they are checked, and kept. What would
                 move the boxes is refused.
-            empty: `keep` images without boxes, or `drop` and count them
-                (`images_without_annotations`).
+            empty: `drop` images without boxes and count them (`images_without_annotations`), since
+                an MDS dataset holds no empty arrays; or `keep` them.
             names: Other names for fields of the samples: old -> new.
             threads: Files of one batch that are read at the same time.
             pattern: What the names of files below a folder must match.
