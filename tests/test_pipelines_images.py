@@ -13,7 +13,7 @@ from PIL import Image
 
 from beam_mds import read_samples
 from pipelines import images
-from tests.helpers.pictures import mask, picture, put
+from tests.helpers.pictures import encoded, mask, picture, put
 from tests.sources.test_cifar import binary
 from tests.sources.test_coco import coco
 
@@ -79,6 +79,8 @@ def test_the_options_of_images_reach_them(tmp_path: Path) -> None:
     )
     for sample in found:
         assert (sample['image'].format, sample['image'].size) == ('PNG', (16, 16))
+    index = json.loads((tmp_path / 'out' / 'index.json').read_text())
+    assert index['shards'][0]['column_encodings'] == ['str', 'png', 'int', 'str']
     wide = next(sample['image'] for sample in found if sample['name'] == 'dog/1.jpg')
     assert set(np.asarray(wide)[0].flat) == {7}
 
@@ -181,6 +183,20 @@ def test_masks_of_any_size_are_taken_when_that_is_asked_for(tmp_path: Path) -> N
     with pytest.raises(RuntimeError, match='1 of 1 samples were refused'):
         convert(root, '--layout=pairs', out='strict')
     assert [letter['error_type'] for letter in dead_letters(root, 'strict')] == ['size']
+
+
+def test_a_resized_mask_is_stored_without_loss(tmp_path: Path) -> None:
+    values = Image.open(io.BytesIO(mask(1, 16, 16)))
+    root = put(
+        tmp_path / 'in',
+        {'images/1.jpg': picture(1, 16, 16), 'masks/1.jpg': encoded(values, 'JPEG')},
+    )
+    (kept,) = convert(root, '--layout=pairs')
+    (small,) = convert(root, '--layout=pairs', '--resize_mode=fixed', '--image_size=8', out='small')
+    assert (kept['mask'].format, small['mask'].format) == ('JPEG', 'PNG')
+    assert small['image'].format == 'JPEG'
+    source = kept['mask'].resize((8, 8), Image.Resampling.NEAREST)
+    np.testing.assert_array_equal(np.asarray(small['mask']), np.asarray(source))
 
 
 def test_the_patterns_of_a_preset_can_be_replaced(tmp_path: Path) -> None:

@@ -141,17 +141,17 @@ class _Reader:
         categories = np.frombuffer(self._kinds, np.int64)
         numbers = np.frombuffer(self._ids, np.int64)
         known = np.array(sorted(self._labels), np.int64)
-        there = np.isin(owners, np.array(list(self._images), np.int64))
+        images = np.array(list(self._images), np.int64)
         self._lost += [
             f'annotation {numbers[row]} is of image {owners[row]}, which is not there'
-            for row in np.flatnonzero(~there)
+            for row in np.flatnonzero(~np.isin(owners, images))
         ]
         self._lost += [
             f'{message}; and its image {number} is not there'
             for number, message in self._bad.items()
             if number not in self._images
         ]
-        for row in np.flatnonzero(there & ~np.isin(categories, known)):
+        for row in np.flatnonzero(~np.isin(categories, known)):
             self._bad[int(owners[row])] = (
                 f'annotation {numbers[row]}: there is no category {categories[row]}'
             )

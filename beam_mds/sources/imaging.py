@@ -288,7 +288,7 @@ def _as_image_error(category: str) -> Iterator[None]:
         raise ImageError('bomb', str(error)) from None
     except Exception as error:  # noqa: BLE001 - its decoders raise nearly every class there is
         text = f'{type(error).__name__}: {str(error)[:200]}'
-        if 'truncated' in text.lower() or isinstance(error, EOFError):
+        if 'truncated' in text.lower():
             category = 'truncated'
         raise ImageError(category, text) from None
 

@@ -95,6 +95,24 @@ def test_images_without_boxes_are_dropped_and_counted_or_kept(tmp_path: Path) ->
     assert len(list(ReadCoco([root], empty='keep').iterate())) == 3
 
 
+def test_the_boxes_of_an_image_come_in_the_order_of_the_file(tmp_path: Path) -> None:
+    boxes = [box(i, (5, 7, 9)[i % 3], (44, 18)[i % 2], i, 0, 1, 1) for i in range(300)]
+    root = coco(tmp_path / 'coco', instances(annotations=boxes))
+    for sample in ReadCoco([root]).iterate():
+        first = (5, 7, 9).index(sample['img_id'])
+        assert (sample['bbox_sizes'][:, 0] * 12).round().tolist() == list(range(first, 300, 3))
+        assert sample['bbox_labels'].tolist() == [1 + i % 2 for i in range(first, 300, 3)]
+
+
+def test_files_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    root = put(coco(tmp_path / 'coco'), {'test2017/1.jpg': picture(1), 'readme.txt': b'x'})
+    with beam.Pipeline(runner='FnApiRunner') as pipeline:
+        _ = pipeline | ReadCoco([root])
+    counters = pipeline.result.metrics().query()['counters']
+    found = {counter.key.metric.name: counter.result for counter in counters}
+    assert found['files_ignored'] == 3  # with the captions
+
+
 def test_several_splits_are_read_each_with_its_own_annotations(tmp_path: Path) -> None:
     root = coco(tmp_path / 'coco')
     train = instances(images=[image(5, '5.jpg')], annotations=[box(1, 5, 44, 0, 0, 6, 3)])
@@ -225,6 +243,7 @@ def test_an_image_without_a_size_or_twice_there_is_refused(tmp_path: Path) -> No
             "a category without an id of its own: {'id': 1}",
         ),
         ('', "expected '{', found '', at character 0"),
+        ('{"images": []} x', "expected the end, found 'x', at character 15"),
     ],
 )
 def test_annotations_that_cannot_be_read_are_a_clear_error(

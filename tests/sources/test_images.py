@@ -102,7 +102,7 @@ def test_an_image_beside_the_folders_of_classes_has_no_class(tmp_path: Path) -> 
         {'train/dog/1.jpg': picture(), 'train/stray.jpg': picture(), 'top.jpg': picture()},
     )
     elements = list(ReadImageFolders([root], on_error='inline').iterate())
-    assert [sample['class'] for sample in good(elements)] == ['dog']
+    assert [(sample['class'], sample['label']) for sample in good(elements)] == [('dog', 0)]
     assert bad(elements, root) == {
         'train/stray.jpg': (
             'no_class',
@@ -252,8 +252,8 @@ def test_batches_end_at_a_number_of_files_or_of_bytes(
     source = ReadImageFolders([root])
     monkeypatch.setattr(planned, '_BATCH_FILES', 4)
     assert [len(batch) for batch in source.batches()] == [4, 4, 2]
-    monkeypatch.setattr(planned, '_BATCH_BYTES', 1)
-    assert [len(batch) for batch in source.batches()] == [1] * 10
+    monkeypatch.setattr(planned, '_BATCH_BYTES', int(2.5 * len(picture(0))))
+    assert [len(batch) for batch in source.batches()] == [3, 3, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -305,6 +305,18 @@ def test_pairs_of_two_folders_belong_together_by_name(tmp_path: Path) -> None:
     assert elements[0][PLACE] == {'file': f'{root}/images/a.b.jpg'}
     key = repr
     assert sorted(through_beam(source), key=key) == sorted(elements, key=key)
+
+
+def test_images_that_fit_no_pattern_are_counted(tmp_path: Path) -> None:
+    root = put(
+        tmp_path,
+        {'images/1.jpg': picture(), 'masks/1.png': mask(), 'a.jpg': b'x', 'b.jpg': b'x', 'c': b''},
+    )
+    with beam.Pipeline(runner='FnApiRunner') as pipeline:
+        _ = pipeline | ReadImagePairs([root])
+    counters = pipeline.result.metrics().query()['counters']
+    found = {counter.key.metric.name: counter.result for counter in counters}
+    assert (found['files_ignored'], found['records_read']) == (3, 1)
 
 
 def test_pairs_of_one_folder_are_told_by_their_suffixes(tmp_path: Path) -> None:
@@ -374,7 +386,8 @@ def test_a_mask_must_be_as_large_as_its_image_unless_any_size_is_right(tmp_path:
     assert bad(elements, root) == {
         'masks/1.png': ('size', 'the mask has 9 x 12 pixels, its image 12 x 9')
     }
-    assert len(list(ReadImagePairs([root], same_size=False).iterate())) == 1
+    (sample,) = ReadImagePairs([root], same_size=False, on_error='inline').iterate()
+    assert sample['mask'] == mask(1, 9, 12)
 
 
 def test_an_image_that_is_turned_upright_fits_the_mask_of_what_people_see(tmp_path: Path) -> None:

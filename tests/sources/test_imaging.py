@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
+from PIL.PngImagePlugin import PngInfo
 
 from beam_mds import ImageError, ImageOptions, OptionError, check_image, process_image
+from beam_mds.sources.exif import without_exif
 from beam_mds.sources.image_options import MAX_PIXELS
 from beam_mds.sources.imaging import resized
 
@@ -295,6 +297,31 @@ def test_exif_is_dropped_without_touching_the_pixels_of_the_file() -> None:
     assert process_image(plain, ImageOptions(exif='drop')).data == plain
 
 
+def test_only_the_exif_is_dropped() -> None:
+    xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
+    assert process_image(jpeg(xmp=xmp, exif=exif(6)), ImageOptions(exif='drop')).data == jpeg(
+        xmp=xmp
+    )
+    old = PngInfo()
+    old.add_text('Raw profile type exif', 'exif 8 00')
+    old.add_text('Comment', 'stays')
+    new = PngInfo()
+    new.add_text('Comment', 'stays')
+    assert process_image(png(pnginfo=old), ImageOptions(exif='drop')).data == png(pnginfo=new)
+    webp = saved(Image.fromarray(noise(8, 8)), 'WEBP', exif=exif(6))
+    dropped = process_image(webp, ImageOptions(exif='drop')).data
+    assert (webp[20] & 8, dropped[20] & 8) == (8, 0)  # the head says so too
+    assert int.from_bytes(dropped[4:8], 'little') == len(dropped) - 8
+
+
+def test_what_lies_behind_the_start_of_the_pixels_is_not_looked_at() -> None:
+    segment = b'\xff\xe1\x00\x08Exif\0\0'
+    start = b'\xff\xda\x00\x02'
+    assert without_exif(b'\xff\xd8' + segment + start + segment, 'jpg') == (
+        b'\xff\xd8' + start + segment
+    )
+
+
 def test_the_exif_of_further_pictures_in_a_jpeg_is_dropped_too() -> None:
     first, second = (Image.fromarray(noise(16, 16, seed=seed)) for seed in (1, 2))
     data = saved(first, 'MPO', save_all=True, append_images=[second], exif=exif(6).tobytes())
@@ -387,6 +414,33 @@ def test_see_through_pixels_become_white_in_a_jpeg_and_stay_in_a_png() -> None:
     assert set(pixels(process_image(palette, ImageOptions(encode_format='jpg')).data).flat) == {255}
 
 
+@pytest.mark.parametrize('mode', ['LA', 'RGBA'])
+def test_bars_are_opaque(mode: str) -> None:
+    clear = saved(Image.new(mode, (8, 4)))
+    bars = pixels(process_image(clear, ImageOptions(8, 'border', border_value=9)).data)
+    assert set(bars[0, :, 0]) == {9}
+    assert (set(bars[0, :, -1]), set(bars[4, :, -1])) == ({255}, {0})
+
+
+def test_black_and_white_pixels_blend_to_grey() -> None:
+    dots = Image.fromarray(np.tile(np.array([[0, 255], [255, 0]], np.uint8), (4, 4))).convert('1')
+    small = process_image(saved(dots), ImageOptions(4, 'fixed')).data
+    assert set(pixels(small).flat) == {128}
+
+
+def test_the_transparency_of_a_palette_survives_a_resize() -> None:
+    image = Image.new('L', (8, 8)).convert('P')
+    data = saved(image, transparency=0)
+    blended = pixels(process_image(data, ImageOptions(4, 'fixed')).data)
+    assert blended.shape == (4, 4, 4)
+    assert blended[..., 3].max() == 0
+    nearest = ImageOptions(4, 'border', downscale_interpolation='nearest', border_value=1)
+    for source in (data, saved(image.crop((0, 0, 8, 4)), transparency=0)):
+        with Image.open(io.BytesIO(process_image(source, nearest).data)) as made:
+            assert made.mode == 'P'
+            assert made.convert('RGBA').getpixel((0, 2))[3] == 0
+
+
 def test_nearest_keeps_the_palette_and_the_values_of_a_mask() -> None:
     mask = Image.fromarray(np.arange(150, dtype=np.uint8).reshape(10, 15))
     mask.putpalette([value for index in range(256) for value in (index, 255 - index, 7)])
@@ -421,7 +475,7 @@ def test_what_webp_cannot_hold_is_refused() -> None:
     [
         ({'min_image_size': 10}, 'too_small', '12 x 9 pixels: min_image_size is 10'),
         ({'max_image_area': 107}, 'too_large', '12 x 9 pixels: max_image_area is 107'),
-        ({'max_aspect_ratio': 1.3}, 'aspect_ratio', '12 x 9 pixels: max_aspect_ratio is 1.3'),
+        ({'max_aspect_ratio': 1.33}, 'aspect_ratio', '12 x 9 pixels: max_aspect_ratio is 1.33'),
         ({'max_pixels': 107}, 'bomb', '12 x 9 pixels, over the limit of 107 pixels'),
     ],
 )
@@ -485,6 +539,11 @@ def test_what_is_no_image_is_shown_by_its_first_bytes(data: bytes) -> None:
     assert error.reason == (
         f'{len(data)} bytes that are no image of a known format: they start with {data[:16]!r}'
     )
+
+
+@pytest.mark.parametrize('kind', ['EPS', 'PCX', 'ICO', 'TGA'])
+def test_formats_that_run_programs_or_are_no_photos_are_not_tried(kind: str) -> None:
+    assert refusal(saved(Image.fromarray(noise(16, 16)), kind)).category == 'unknown_format'
 
 
 def bomb(width: int, height: int) -> bytes:
