@@ -20,7 +20,7 @@ from beam_mds import (
     storage,
 )
 from beam_mds.sources.images import IMAGE_PATTERN
-from beam_mds.sources.inputs import path_pattern
+from beam_mds.sources.inputs import path_end
 from beam_mds.sources.planned import THREADS
 from pipelines.conversion import Conversion, make_main, source_options
 from pipelines.image_options import add_image_options, image_options
@@ -33,9 +33,9 @@ another format or an EXIF orientation asks for a change; broken ones are refused
 Layouts. folders: image, label (int: the place of the folder's name among all sorted ones), class
 (the folder's name), name (the path). pairs: image, mask, name, and the fields of the patterns.
 coco: img, img_id, htot, wtot, bbox_sizes, bbox_labels; images without boxes are left out, since MDS
-holds no empty arrays. cifar10: image, label, index, from the batch
-files of the binary or the Python version. All but cifar10 can also give width=int and height=int,
-folders index=int: the number of the file in its split.
+holds no empty arrays. cifar10: image, label, index, from the batch files of the binary or the
+Python version. All but cifar10 can also give width=int and height=int, folders index=int: the
+number of the file in its split.
 
 Presets give the columns, and the sub-folders train and val, of mosaicml-streaming's own scripts:
 imagenet (i, x, y), ade20k (uid, x, y), coco, cifar10 (i, x, y).
@@ -224,7 +224,7 @@ def _pairs(
     source = ReadImagePairs(
         options=options, mask_options=mask_options, same_size=not args.any_mask_size, **common
     )
-    fields = path_pattern(image_pattern, '--image_pattern').groupindex
+    fields = path_end(image_pattern, '--image_pattern').groupindex
     kinds = {name: 'bytes' if name in common.get('as_bytes', ()) else 'str' for name in fields}
     return source, {'image': _encoding(options), 'mask': 'png', 'name': 'str', **kinds}
 

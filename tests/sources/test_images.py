@@ -134,10 +134,7 @@ def test_broken_images_are_bad_records_with_their_file_and_the_others_stay(tmp_p
 
 def test_a_bad_image_fails_the_job_unless_it_is_a_dead_letter(tmp_path: Path) -> None:
     root = put(tmp_path, {'a/1.jpg': b'no image', 'a/2.jpg': picture()})
-    # Beam wraps the error; the message is ours.
-    with pytest.raises(
-        RuntimeError, match=rf'{root}/a/1.jpg: 8 bytes that are no image of a known'
-    ):
+    with pytest.raises(RecordError, match=rf'{root}/a/1.jpg: 8 bytes that are no image of a'):
         through_beam(ReadImageFolders([root]))
     with beam.Pipeline(runner='FnApiRunner') as pipeline:
         result = pipeline | ReadImageFolders([root], on_error='dead_letter')
@@ -150,7 +147,6 @@ def test_a_bad_image_fails_the_job_unless_it_is_a_dead_letter(tmp_path: Path) ->
             equal_to([('unknown_format', f'{root}/a/1.jpg')]),
             label='Errors',
         )
-    assert issubclass(RecordError, ValueError)
 
 
 def test_images_are_changed_as_the_options_say(tmp_path: Path) -> None:
