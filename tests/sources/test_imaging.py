@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import struct
+import sys
 import zlib
 from fractions import Fraction
 from typing import Any
@@ -16,7 +17,14 @@ from hypothesis import strategies as st
 from PIL import Image, ImageCms
 from PIL.PngImagePlugin import PngInfo
 
-from beam_mds import ImageError, ImageOptions, OptionError, check_image, process_image
+from beam_mds import (
+    ImageError,
+    ImageOptions,
+    MissingExtraError,
+    OptionError,
+    check_image,
+    process_image,
+)
 from beam_mds.sources.exif import without_exif
 from beam_mds.sources.image_options import MAX_PIXELS
 from beam_mds.sources.imaging import resized
@@ -623,6 +631,15 @@ def test_options_that_cannot_be_are_refused_with_a_reason(
     with pytest.raises(OptionError) as caught:
         ImageOptions(**options)
     assert message in str(caught.value)
+
+
+def test_without_pillow_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, 'PIL', None)
+    with pytest.raises(MissingExtraError) as caught:
+        process_image(b'', ImageOptions())
+    assert str(caught.value) == (
+        "images need Pillow, which is not installed: pip install 'beam-mds[images]'"
+    )
 
 
 def test_options_and_errors_travel_to_other_processes() -> None:
