@@ -16,6 +16,7 @@ from beam_mds.errors import (
     EncodingError,
     ErrorThresholdError,
     FormatError,
+    ImageError,
     LostSamplesError,
     MDSError,
     MergeError,
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     from beam_mds.records import BadRecord
     from beam_mds.reshard import ReshardMDS
     from beam_mds.sources.base import Source, SourceResult
+    from beam_mds.sources.cifar import ReadCifar10
+    from beam_mds.sources.coco import ReadCoco
+    from beam_mds.sources.image_options import ImageOptions
+    from beam_mds.sources.images import ReadImageFolders, ReadImagePairs
+    from beam_mds.sources.imaging import ImageResult, check_image, process_image
     from beam_mds.sources.jsonl import ReadJsonLines
     from beam_mds.stats import MDSStats
     from beam_mds.verify import VerifyMDS, verify_dataset
@@ -55,6 +61,9 @@ __all__ = [
     'ErrorThresholdError',
     'Finding',
     'FormatError',
+    'ImageError',
+    'ImageOptions',
+    'ImageResult',
     'LostSamplesError',
     'MDSError',
     'MDSStats',
@@ -64,7 +73,11 @@ __all__ = [
     'MissingExtraError',
     'OptionError',
     'ReadAllFromMDS',
+    'ReadCifar10',
+    'ReadCoco',
     'ReadFromMDS',
+    'ReadImageFolders',
+    'ReadImagePairs',
     'ReadJsonLines',
     'ReadResult',
     'RecordError',
@@ -80,8 +93,10 @@ __all__ = [
     'WriteToMDS',
     'WrittenShard',
     '__version__',
+    'check_image',
     'hash_split',
     'merge_indexes',
+    'process_image',
     'read_samples',
     'rebuild_index',
     'verify_dataset',
@@ -91,11 +106,17 @@ _MODULES = {
     'BadRecord': 'beam_mds.records',
     'DeadLetter': 'beam_mds.writing.prepare',
     'Finding': 'beam_mds.checking.findings',
+    'ImageOptions': 'beam_mds.sources.image_options',
+    'ImageResult': 'beam_mds.sources.imaging',
     'MDSStats': 'beam_mds.stats',
     'MergeMDSIndex': 'beam_mds.merge',
     'MergedIndex': 'beam_mds.merge',
     'ReadAllFromMDS': 'beam_mds.read',
+    'ReadCifar10': 'beam_mds.sources.cifar',
+    'ReadCoco': 'beam_mds.sources.coco',
     'ReadFromMDS': 'beam_mds.read',
+    'ReadImageFolders': 'beam_mds.sources.images',
+    'ReadImagePairs': 'beam_mds.sources.images',
     'ReadJsonLines': 'beam_mds.sources.jsonl',
     'ReadResult': 'beam_mds.read',
     'ReshardMDS': 'beam_mds.reshard',
@@ -106,8 +127,10 @@ _MODULES = {
     'WriteResult': 'beam_mds.write',
     'WriteToMDS': 'beam_mds.write',
     'WrittenShard': 'beam_mds.writing.steps',
+    'check_image': 'beam_mds.sources.imaging',
     'hash_split': 'beam_mds.writing.splits',
     'merge_indexes': 'beam_mds.merge',
+    'process_image': 'beam_mds.sources.imaging',
     'read_samples': 'beam_mds.reading.shardreader',
     'rebuild_index': 'beam_mds.rebuild',
     'verify_dataset': 'beam_mds.verify',

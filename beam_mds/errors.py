@@ -125,6 +125,26 @@ class RecordError(MDSError):
         return RecordError, (self.message, self.place, self.error_type)
 
 
+class ImageError(MDSError):
+    """An image file that cannot be used.
+
+    Attributes:
+        category: One of `unknown_format`, `broken`, `truncated`, `bomb` (more pixels than allowed),
+            `too_small`, `too_large`, `aspect_ratio` (refused by the options), and `encode` (it
+            cannot be stored in the wanted format).
+        reason: What is wrong.
+    """
+
+    def __init__(self, category: str, reason: str) -> None:
+        """Makes the error; see the class for the arguments."""
+        self.category, self.reason = category, reason
+        super().__init__(f'{category}: {reason}')
+
+    def __reduce__(self) -> tuple[type[ImageError], tuple[object, ...]]:
+        """Pickles by the constructor's arguments."""
+        return ImageError, (self.category, self.reason)
+
+
 class MissingExtraError(MDSError, ImportError):
     """An optional library that this column or option needs is not installed."""
 

@@ -10,6 +10,7 @@ from beam_mds.cli.console import DONE, FINDINGS, add_command
 
 # Name of the module in `pipelines` -> what it converts.
 CONVERSIONS = {
+    'images': 'image files in folders of classes, in pairs, or with annotations',
     'jsonl': 'JSON lines, plain or compressed',
 }
 

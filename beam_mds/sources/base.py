@@ -147,11 +147,7 @@ class Source(beam.PTransform):
             | 'ReadPieces'
             >> beam.ParDo(_ReadPieces(self, self._on_error)).with_outputs('errors', main='samples')
         )
-        read.samples.element_type = coders.ELEMENTS
-        read.errors.element_type = BadRecord
-        if self._on_error != 'dead_letter':
-            return read.samples
-        return SourceResult(samples=read.samples, errors=read.errors)
+        return sorted_outputs(read, self._on_error)
 
 
 class Sorter:
@@ -180,6 +176,21 @@ class Sorter:
         if self._on_error == 'fail':
             raise RecordError(element.message, place_text(element.place), element.error_type)
         return element if self._on_error == 'inline' else TaggedOutput('errors', element)
+
+
+def sorted_outputs(read: Any, on_error: str) -> PCollection[Any] | SourceResult:
+    """What a transform gives whose last step sorts its elements with a `Sorter`.
+
+    Args:
+        read: Outputs `samples` and `errors` of that step.
+        on_error: What happens to notes.
+    """
+    read.samples.element_type = coders.ELEMENTS
+    read.errors.element_type = BadRecord
+    if on_error != 'dead_letter':
+        samples: PCollection[Any] = read.samples
+        return samples
+    return SourceResult(samples=read.samples, errors=read.errors)
 
 
 class _ReadPieces(beam.DoFn):

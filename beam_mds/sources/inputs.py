@@ -16,6 +16,9 @@ from beam_mds.indexes import GLOB, natural_key
 # A part of a path pattern that gives a field: `{split}`.
 _FIELD = re.compile(r'\{(\w+)\}')
 
+# Before a pattern of the ends of paths.
+_ANY_START = '(?:.*/)?'
+
 # What stands before the path of a file that lists inputs, one a line.
 _LIST = '@'
 
@@ -140,17 +143,37 @@ def _listed(inputs: Sequence[str]) -> Iterator[str]:
 
 
 def _path_patterns(split: str) -> list[str]:
-    return list(map(_path_pattern, split.split('|')))
+    for pattern in (patterns := split.split('|')):
+        if not _FIELD.search(pattern):
+            raise OptionError(
+                f'the split pattern {pattern!r:.80} has no field: expected one like '
+                '{split}/*.jsonl'
+            )
+    return [_path_pattern(pattern, 'split') for pattern in patterns]
 
 
-def _path_pattern(split: str) -> str:
-    """What the end of a path must be as a regular expression, with a group for each field."""
-    if not _FIELD.search(split):
-        raise OptionError(
-            f'the split pattern {split!r:.80} has no field: expected one like {{split}}/*.jsonl'
-        )
+def path_end(pattern: str, option: str) -> re.Pattern[str]:
+    """What the end of a path must be, with a group for each field.
+
+    Args:
+        pattern: Like `images/{split}/{key}.jpg`. A field, `*` and `?` stay within one name, `**`
+            crosses folders.
+        option: What it is, for errors.
+
+    Raises:
+        OptionError: A field is there twice, or has no name.
+
+    Example:
+        >>> path_end('{split}/*.jpg', 'split').fullmatch('/data/val/1.jpg').groupdict()
+        {'split': 'val'}
+    """
+    return re.compile(_ANY_START + _path_pattern(pattern, option))
+
+
+def _path_pattern(pattern: str, option: str) -> str:
+    """The regular expression of a path pattern."""
     parts = []
-    for number, piece in enumerate(_FIELD.split(split)):
+    for number, piece in enumerate(_FIELD.split(pattern)):
         if number % 2:
             parts.append(f'(?P<{piece}>[^/]+?)')
         else:
@@ -161,11 +184,11 @@ def _path_pattern(split: str) -> str:
     try:
         return re.compile(''.join(parts)).pattern
     except re.error as error:
-        raise OptionError(f'the split pattern {split!r:.80} is wrong: {error}') from None
+        raise OptionError(f'the {option} pattern {pattern!r:.80} is wrong: {error}') from None
 
 
 def _fields(file: InputFile, fits: Sequence[str], split: str | None) -> dict[str, str]:
-    for text, start in (file.name, ''), (file.path, '(?:.*/)?'):
+    for text, start in (file.name, ''), (file.path, _ANY_START):
         for pattern in fits:
             if found := re.fullmatch(start + pattern, text):
                 return found.groupdict()

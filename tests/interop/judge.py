@@ -86,6 +86,23 @@ def do_read(local: str, samples: str, remote: str | None = None, **options: Any)
         pickle.dump(read, file, protocol=4)
 
 
+def do_read_vision(kind: str, local: str, split: str, samples: str) -> None:
+    """Reads a dataset with one of streaming's own datasets of images, like `StreamingCOCO`."""
+    import streaming.vision as vision
+    from streaming.base.util import clean_stale_shared_memory
+
+    clean_stale_shared_memory()
+    options = {} if kind in ('StreamingADE20K', 'StreamingCOCO') else {'transform': _same}
+    dataset = getattr(vision, kind)(local=local, split=split, batch_size=1, **options)
+    read = [portable(dataset[row]) for row in range(len(dataset))]
+    with open(samples, 'wb') as file:
+        pickle.dump(read, file, protocol=4)
+
+
+def _same(image: Any) -> Any:
+    return image
+
+
 def do_hashes() -> list[str]:
     """The names of all hashes."""
     from streaming.base.hashing import get_hashes
