@@ -56,8 +56,10 @@ setup(
     install_requires=[
         'apache-beam[gcp]>=2.77.0,<3',
         'google-cloud-storage>=2.18.2,<4',
+        'google-crc32c>=1.6.0,<2',  # of TFRecord files; google-cloud-storage's own lower bound
         'numpy>=1.26',
         'orjson>=3.9.7',  # beam_mds.sources.jsonl; apache-beam's own lower bound
+        'protobuf>=4.25.0,<7',  # tf.train.Example; what apache-beam allows, less its oldest
         'pyarrow>=18.0.0',
         'shtab>=1.7',  # beam-mds completion
         'tqdm>=4.66',  # beam-mds's progress on a terminal

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from beam_mds.sources.images import ReadImageFolders, ReadImagePairs
     from beam_mds.sources.imaging import ImageResult, check_image, process_image
     from beam_mds.sources.jsonl import ReadJsonLines
+    from beam_mds.sources.laion import ReadLaion
+    from beam_mds.sources.tfrecords import ReadTFRecords
+    from beam_mds.sources.webdataset import ReadWebDataset
     from beam_mds.stats import MDSStats
     from beam_mds.verify import VerifyMDS, verify_dataset
     from beam_mds.write import WriteResult, WriteToMDS
@@ -79,7 +82,10 @@ __all__ = [
     'ReadImageFolders',
     'ReadImagePairs',
     'ReadJsonLines',
+    'ReadLaion',
     'ReadResult',
+    'ReadTFRecords',
+    'ReadWebDataset',
     'RecordError',
     'ReshardMDS',
     'Source',
@@ -118,7 +124,10 @@ _MODULES = {
     'ReadImageFolders': 'beam_mds.sources.images',
     'ReadImagePairs': 'beam_mds.sources.images',
     'ReadJsonLines': 'beam_mds.sources.jsonl',
+    'ReadLaion': 'beam_mds.sources.laion',
     'ReadResult': 'beam_mds.read',
+    'ReadTFRecords': 'beam_mds.sources.tfrecords',
+    'ReadWebDataset': 'beam_mds.sources.webdataset',
     'ReshardMDS': 'beam_mds.reshard',
     'Source': 'beam_mds.sources.base',
     'SourceResult': 'beam_mds.sources.base',

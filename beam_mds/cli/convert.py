@@ -12,6 +12,8 @@ from beam_mds.cli.console import DONE, FINDINGS, add_command
 CONVERSIONS = {
     'images': 'image files in folders of classes, in pairs, or with annotations',
     'jsonl': 'JSON lines, plain or compressed',
+    'tfrecord': 'TFRecord files of tf.train.Example',
+    'webdataset': 'WebDataset tars, plain or compressed',
 }
 
 _EXAMPLES = """

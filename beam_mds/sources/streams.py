@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from beam_mds.errors import FormatError
+
+# Where something is, as in a `BadRecord`.
+Place: TypeAlias = dict[str, str | int]
 
 # Bytes that are read at once.
 _PIECE = 1 << 20
@@ -49,27 +52,31 @@ class StreamError(FormatError):
 
 
 class Cursor:
-    """A stream and how far it was read.
+    """A stream, read in large blocks and given in small pieces.
 
     Attributes:
-        at: Bytes that were read or passed over.
+        at: Bytes that were given or passed over.
     """
 
     def __init__(self, stream: Readable) -> None:
         """Reads nothing yet."""
         self.at = 0
         self._stream = stream
+        self._block, self._start = b'', 0
 
     def take(self, size: int) -> bytes:
         """So many bytes, or fewer where the stream ends; no more is allocated than there is."""
-        data = self.piece(size)
-        if len(data) == size or not data:
+        end = self._start + size
+        if end <= len(self._block):
+            data = self._block[self._start : end]
+            self._start = end
+            self.at += size
             return data
-        parts, missing = [data], size - len(data)
-        while missing and (data := self.piece(missing)):
+        parts = []
+        while size and (data := self.piece(size)):
             parts.append(data)
-            missing -= len(data)
-        return b''.join(parts)
+            size -= len(data)
+        return parts[0] if len(parts) == 1 else b''.join(parts)
 
     def skip(self, size: int) -> bool:
         """Passes over so many bytes; whether they were there."""
@@ -79,6 +86,9 @@ class Cursor:
 
     def piece(self, size: int = _PIECE) -> bytes:
         """Some bytes, at most `size`; none at the end."""
-        data = self._stream.read(min(size, _PIECE))
+        if self._start == len(self._block):
+            self._block, self._start = self._stream.read(_PIECE), 0
+        data = self._block[self._start : self._start + size]
+        self._start += len(data)
         self.at += len(data)
         return data

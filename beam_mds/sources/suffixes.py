@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import functools
 import io
 import json
 import math
@@ -43,8 +44,9 @@ def encoding_of(suffix: str) -> str:
     return SUFFIXES.get(suffix.rpartition('.')[2], 'bytes')
 
 
+@functools.lru_cache(1024)
 def decoder(column: str, encoding: str) -> Callable[[bytes], Any]:
-    """What makes a column's value of a member's content; it raises ValueError for what it is not.
+    r"""What makes a column's value of a member's content; it raises ValueError for what it is not.
 
     Args:
         column: For the error message.
@@ -54,7 +56,7 @@ def decoder(column: str, encoding: str) -> Callable[[bytes], Any]:
         ColumnsError: There is no such encoding, or no member's content can be made to it.
 
     Example:
-        >>> decoder('cls', 'int')(b'7\\n'), decoder('jpg', 'jpeg')(b'..')
+        >>> decoder('cls', 'int')(b'7\n'), decoder('jpg', 'jpeg')(b'..')
         (7, b'..')
     """
     name = get_encoding(encoding).name.partition(':')[0]

@@ -216,7 +216,9 @@ class _Header:
         total = sum(text) + 8 * ord(' ')
         # Some old programs added bytes up as signed.
         if stored not in (total, total - 256 * sum(value > 127 for value in text)):
-            what = 'is no header of a member' if byte else 'is no tar header: this is no tar archive'
+            what = (
+                'is no header of a member' if byte else 'is no tar header: this is no tar archive'
+            )
             raise StreamError('corrupt', f'this {what} (its checksum is wrong)', byte)
         self.kind = block[156:157]
         size = _number(block[124:136])
@@ -243,7 +245,7 @@ def _number(field: bytes) -> int | None:
 
 
 def _pax_fields(content: bytes, byte: int) -> dict[bytes, bytes]:
-    """The fields of a pax header; its records are `<length of the record> <name>=<value>\\n`."""
+    r"""The fields of a pax header; its records are `<length of the record> <name>=<value>\n`."""
     fields, at = {}, 0
     while at < len(content) and content[at]:
         length = _PAX_LENGTH.match(content, at)
@@ -251,7 +253,9 @@ def _pax_fields(content: bytes, byte: int) -> dict[bytes, bytes]:
         record = content[length.end() : end] if length else b''
         name, equals, value = record[:-1].partition(b'=')
         if end > len(content) or not equals or record[-1:] != b'\n':
-            raise StreamError('corrupt', f'a pax header has the record {content[at:at + 40]!a}', byte)
+            raise StreamError(
+                'corrupt', f'a pax header has the record {content[at : at + 40]!a}', byte
+            )
         fields[name] = value
         at = end
     return fields

@@ -6,8 +6,9 @@ case. Members of one key that stand next to each other are one sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -90,6 +91,7 @@ def samples_of(
     *,
     limit: int,
     refuse_others: bool = False,
+    names: Mapping[str, str] = MappingProxyType({}),
     passed_over: Callable[[Member], None] = lambda _: None,
 ) -> Iterator[TarSample | BadSample]:
     """Groups the members of an archive, in order; one sample is in memory.
@@ -100,6 +102,7 @@ def samples_of(
             taken, and a sample may have any.
         limit: The most bytes of a sample; each of its members counts for a block more than it has.
         refuse_others: Whether a member that is not wanted spoils its sample.
+        names: Suffix -> what it is called instead, where several stand for one.
         passed_over: Is told of files that belong to no sample; see `key_and_suffix`.
 
     Yields:
@@ -122,6 +125,7 @@ def samples_of(
                 if opened is not None:
                     yield opened.result(wanted)
                 opened = _opened(key, member, seen)
+            suffix = names.get(suffix, suffix)
             opened.add(suffix, member, reader, wanted, limit, refuse_others)
     except FormatError as error:
         broken, lost = _broken(error, reader), ''
@@ -132,7 +136,9 @@ def samples_of(
                 yield last
             else:
                 lost = f'; sample {opened.key!r}, at byte {opened.byte}, is not whole and is lost'
-        yield broken._replace(refusal=broken.refusal._replace(message=broken.refusal.message + lost))
+        yield broken._replace(
+            refusal=broken.refusal._replace(message=broken.refusal.message + lost)
+        )
     else:
         if opened is not None:
             yield opened.result(wanted)

@@ -34,15 +34,15 @@ class Record(NamedTuple):
     """One record of a file.
 
     Attributes:
-        data: Its bytes; empty when it is refused.
         number: Its place in the file, from 0.
         byte: Where its length stands in the decompressed file.
+        data: Its bytes; empty when it is refused.
         refusal: Why it is not to be used, or None.
     """
 
-    data: bytes
     number: int
     byte: int
+    data: bytes
     refusal: Refusal | None = None
 
 
@@ -96,7 +96,7 @@ def records_of(stream: Readable, limit: int) -> Iterator[Record]:
                 refusal, data = Refusal('checksum', message), b''
         if not whole:
             raise _too_short(number, byte)
-        yield Record(data, number, byte, refusal)
+        yield Record(number, byte, data, refusal)
         number += 1
 
 
