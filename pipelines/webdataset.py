@@ -18,9 +18,9 @@ Writes WebDataset archives as an MDS dataset, one sample for each key: the folde
 of a member up to its first dot; the rest is its suffix, and a column. Tars may be plain, gz, zst,
 bz2 or xz; their content tells. Of a folder, the tars are read. Without --columns the first samples
 tell the columns, and a suffix that comes up later makes its sample a bad record; __key__ is a
-column too. By suffix: jpg, jpeg are jpeg; png is png; cls, class, count, index, id are int; txt, text,
-caption are str; json is json; npy is ndarray; all else is bytes (nothing is unpickled). Members of
-a sample must stand next to each other (tar --sort=name).
+column too. By suffix: jpg, jpeg are jpeg; png is png; cls, class, count, index, id are int; txt,
+text, caption are str; json is json; npy is ndarray; all else is bytes (nothing is unpickled).
+Members of a sample must stand next to each other (tar --sort=name).
 """
 
 EXAMPLES = """

@@ -26,7 +26,8 @@ from beam_mds.sources.tfexamples import BYTES, FLOATS, INTEGERS, Feature
 
 Make: TypeAlias = Callable[[Feature], Any]
 
-_WHAT = {BYTES: 'byte strings', FLOATS: 'floats', INTEGERS: 'integers', None: 'nothing'}
+# What the values of each kind of feature are called.
+WHAT = {BYTES: 'byte strings', FLOATS: 'floats', INTEGERS: 'integers', None: 'nothing'}
 _DTYPES: dict[str, np.dtype[Any]] = {INTEGERS: np.dtype(np.int64), FLOATS: np.dtype(np.float32)}
 
 
@@ -87,7 +88,7 @@ def _one(encoding: str, kinds: Sequence[str], feature: Feature) -> Any:
     if count != 1:
         raise UnfitError(
             'shape',
-            f'{count} {_WHAT[feature.kind]}, where {encoding} needs one: the first records had one '
+            f'{count} {WHAT[feature.kind]}, where {encoding} needs one: the first records had one '
             'each, or the columns say so; with --columns it can be a list: ndarray:<dtype>, json',
         )
     return feature.values[0]
@@ -162,5 +163,5 @@ def _decoded(data: bytes) -> str:
 
 def _check_kind(encoding: str, kinds: Sequence[str | None], feature: Feature) -> None:
     if feature.kind not in kinds and (feature.values or feature.kind):
-        what = ' or '.join(_WHAT[kind] for kind in kinds if kind)
-        raise UnfitError('kind', f'{_WHAT[feature.kind]}, where {encoding} needs {what}')
+        what = ' or '.join(WHAT[kind] for kind in kinds if kind)
+        raise UnfitError('kind', f'{WHAT[feature.kind]}, where {encoding} needs {what}')

@@ -215,11 +215,15 @@ class _Header:
         stored = _number(block[148:156])
         total = sum(text) + 8 * ord(' ')
         # Some old programs added bytes up as signed.
-        if stored not in (total, total - 256 * sum(value > 127 for value in text)):
-            what = (
-                'is no header of a member' if byte else 'is no tar header: this is no tar archive'
+        if stored != total and stored != total - 256 * sum(value > 127 for value in text):
+            message = (
+                'this is no header of a member (its checksum is wrong): what comes behind is lost'
             )
-            raise StreamError('corrupt', f'this {what} (its checksum is wrong)', byte)
+            if not byte:
+                message = (
+                    'this is no tar archive: it begins without a header (the checksum is wrong)'
+                )
+            raise StreamError('corrupt', message, byte)
         self.kind = block[156:157]
         size = _number(block[124:136])
         if size is None:

@@ -10,7 +10,7 @@ from typing import Any
 from beam_mds.errors import ColumnsError, FormatError, OptionError
 from beam_mds.records import PLACE, BadRecord, place_text
 from beam_mds.sources.base import Piece, Source
-from beam_mds.sources.featurevalues import Make, UnfitError, value_maker
+from beam_mds.sources.featurevalues import WHAT, Make, UnfitError, value_maker
 from beam_mds.sources.inputs import InputFile
 from beam_mds.sources.opening import open_stream
 from beam_mds.sources.streams import Place, Refusal, StreamError
@@ -199,9 +199,9 @@ def _encoding(name: str, shapes: set[tuple[str | None, int]]) -> str:
             return one
         if many is not None:
             return many
-    what = ' and '.join(kinds) or 'no values'
+    what = ' and '.join(WHAT[kind] for kind in kinds) or 'values'
     raise ColumnsError(
-        f'feature {name!r} has {what}, {" or ".join(map(str, sorted(counts)))} in a record: there '
-        'is no encoding for that; leave it out of --columns, or give it one there, like json for '
-        'lists of texts'
+        f'feature {name!r} has {" or ".join(map(str, sorted(counts)))} {what} in a record, which no '
+        'encoding is for: name the columns that are wanted, without it, or with an encoding, like '
+        f'{name}=json for a list of texts'
     )
