@@ -101,7 +101,7 @@ class ReadLaion(Source):
             pattern: What the names of files below a folder must match.
             exclude: Names, or globs of names, to leave out.
             split: A pattern of the ends of paths whose fields every sample gets.
-            on_error: `fail` or `dead_letter`.
+            on_error: `fail`, `dead_letter` or `inline`.
 
         Raises:
             OptionError: A value that cannot work.
