@@ -27,7 +27,7 @@ from beam_mds.sources.tfexamples import BYTES, FLOATS, INTEGERS, Feature
 Make: TypeAlias = Callable[[Feature], Any]
 
 # What the values of each kind of feature are called.
-WHAT = {BYTES: 'byte strings', FLOATS: 'floats', INTEGERS: 'integers', None: 'nothing'}
+WHAT = {BYTES: 'byte strings', FLOATS: 'floats', INTEGERS: 'integers', None: 'values'}
 _DTYPES: dict[str, np.dtype[Any]] = {INTEGERS: np.dtype(np.int64), FLOATS: np.dtype(np.float32)}
 
 
@@ -88,8 +88,8 @@ def _one(encoding: str, kinds: Sequence[str], feature: Feature) -> Any:
     if count != 1:
         raise UnfitError(
             'shape',
-            f'{count} {WHAT[feature.kind]}, where {encoding} needs one: the first records had one '
-            'each, or the columns say so; with --columns it can be a list: ndarray:<dtype>, json',
+            f'{count} {WHAT[feature.kind]}, where {encoding} needs one: a column of lists has '
+            'another encoding, ndarray:<dtype> or json',
         )
     return feature.values[0]
 
