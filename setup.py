@@ -75,6 +75,7 @@ setup(
             MYPY,
             PILLOW,
             'pytest>=8.2',
+            'webdataset>=1.0.2',  # its own tars, to read
         ],
         'lint': [
             MYPY,

@@ -22,7 +22,8 @@ feature of several texts json.
 
 EXAMPLES = """
 beam-mds convert tfrecord --input 'imagenet/train-*' --output imagenet-mds \\
-    --columns image/encoded=jpeg,image/class/label --rename image/encoded=x
+    --columns image/encoded=jpeg,image/class/label \\
+    --rename image/encoded=x --rename image/class/label=y
 beam-mds convert tfrecord --input data.tfrecord.gz --output mds --dry_run_sample 3
 """
 

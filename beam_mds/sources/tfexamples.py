@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -112,7 +113,7 @@ def masked_crc(data: bytes) -> int:
 
 
 def features_of(data: bytes) -> dict[str, Feature] | Refusal:
-    """The features of a serialized tf.train.Example, by name."""
+    """The features of a serialized tf.train.Example, in the order of their names."""
     try:
         example = _example_class().FromString(data)
     except DecodeError:
@@ -124,7 +125,8 @@ def features_of(data: bytes) -> dict[str, Feature] | Refusal:
             'features as features of a tf.train.Example',
         )
     found = {}
-    for name, feature in example.features.feature.items():
+    # protobuf's maps have another order in each process.
+    for name, feature in sorted(example.features.feature.items(), key=itemgetter(0)):
         kind = feature.WhichOneof('kind')
         found[name] = Feature(kind, getattr(feature, kind).value if kind else ())
     return found or Refusal('example', 'the record has no features: it is no tf.train.Example')

@@ -201,7 +201,7 @@ def _encoding(name: str, shapes: set[tuple[str | None, int]]) -> str:
             return many
     what = ' and '.join(WHAT[kind] for kind in kinds) or 'values'
     raise ColumnsError(
-        f'feature {name!r} has {" or ".join(map(str, sorted(counts)))} {what} in a record, which no '
-        'encoding is for: name the columns that are wanted, without it, or with an encoding, like '
-        f'{name}=json for a list of texts'
+        f'feature {name!r} has {" or ".join(map(str, sorted(counts)))} {what} in a record, which '
+        'no encoding is for: name the columns that are wanted, without it, or with an encoding, '
+        f'like {name}=json for a list of texts'
     )

@@ -84,16 +84,16 @@ def test_not_a_number_stays_one_in_another_type() -> None:
 @pytest.mark.parametrize(
     ('encoding', 'kind', 'values', 'error_type', 'message'),
     [
-        ('int', INTEGERS, [1, 2], 'shape', '2 integers, where int needs one: a column of lists '
-         'has another encoding, ndarray:<dtype> or json'),
+        ('int', INTEGERS, [1, 2], 'shape', ('2 integers, where int needs one: a column of lists '
+         'has another encoding, ndarray:<dtype> or json')),
         ('int', INTEGERS, [], 'shape', '0 integers, where int needs one'),
         ('bytes', None, [], 'shape', '0 values, where bytes needs one'),
         ('int', FLOATS, [1.0], 'kind', 'floats, where int needs integers'),
         ('str', INTEGERS, [1], 'kind', 'integers, where str needs byte strings'),
         ('float32', BYTES, [b'1'], 'kind', 'byte strings, where float32 needs floats or integers'),
         ('list[png]', INTEGERS, [1], 'kind', 'integers, where list[png] needs byte strings'),
-        ('str', BYTES, [b'\xff'], 'value', 'a byte string is not UTF-8 text: invalid start byte '
-         'at byte 0'),
+        ('str', BYTES, [b'\xff'], 'value', ('a byte string is not UTF-8 text: invalid start byte '
+         'at byte 0')),
         ('ndarray:uint8', INTEGERS, [3, -1], 'value', '-1 does not fit ndarray:uint8'),
         ('ndarray:uint8', INTEGERS, [256], 'value', '256 does not fit ndarray:uint8'),
         ('ndarray:uint64', INTEGERS, [-1], 'value', '-1 does not fit ndarray:uint64'),
@@ -102,12 +102,12 @@ def test_not_a_number_stays_one_in_another_type() -> None:
         ('ndarray:float16', FLOATS, [1e6], 'value', '1000000.0 does not fit ndarray:float16'),
         ('ndarray:int64', FLOATS, [1.0], 'kind', 'floats, where ndarray:int64 needs integers'),
         ('ndarray:int64:3', INTEGERS, [1, 2], 'shape', '2 values, where ndarray:int64:3 needs 3'),
-        ('ndarray', BYTES, [b'1'], 'kind', 'a byte string: say of which numbers it is, like '
-         'ndarray:uint8'),
-        ('ndarray:int16', BYTES, [b'123'], 'shape', 'a byte string of 3 bytes, which are no whole '
-         'int16'),
-        ('ndarray:int16', BYTES, [b'12', b'34'], 'shape', '2 byte strings, where ndarray:int16 '
-         'needs one'),
+        ('ndarray', BYTES, [b'1'], 'kind', ('a byte string: say of which numbers it is, like '
+         'ndarray:uint8')),
+        ('ndarray:int16', BYTES, [b'123'], 'shape', ('a byte string of 3 bytes, which are no whole '
+         'int16')),
+        ('ndarray:int16', BYTES, [b'12', b'34'], 'shape', ('2 byte strings, where ndarray:int16 '
+         'needs one')),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_the_reason(

@@ -44,17 +44,17 @@ def failure_of(data: bytes) -> StreamError:
     return caught.value
 
 
-@pytest.mark.parametrize('format', FORMATS)
-def test_what_tarfile_writes_is_read_in_order(format: int) -> None:
+@pytest.mark.parametrize('layout', FORMATS)
+def test_what_tarfile_writes_is_read_in_order(layout: int) -> None:
     files = [('a.txt', b'x' * 511), ('b/ü.txt', b''), ('c.bin', bytes(range(256)) * 5)]
     files.append(('p' * 90 + '/' + 'q' * 90 + '.txt', b'prefix'))
-    assert contents(tar(files, format)) == files
+    assert contents(tar(files, layout)) == files
 
 
-@pytest.mark.parametrize('format', [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_names_of_any_length_are_read(format: int) -> None:
+@pytest.mark.parametrize('layout', [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_names_of_any_length_are_read(layout: int) -> None:
     files = [('a', b'1'), (_LONG, b'2'), ('b', b'3'), (_LONG + '2', b'4')]
-    assert contents(tar(files, format)) == files
+    assert contents(tar(files, layout)) == files
 
 
 _names = st.text(st.characters(codec='utf-8', exclude_characters='\0/'), min_size=1, max_size=150)
@@ -66,18 +66,18 @@ _paths = st.lists(_names.filter(lambda name: name not in ('.', '..')), min_size=
     st.lists(st.tuples(_paths.map('/'.join), st.binary(max_size=1600)), max_size=6),
     st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
 )
-def test_any_files_come_back_from_any_layout(files: list[tuple[str, bytes]], format: int) -> None:
-    assert contents(tar(files, format)) == files
+def test_any_files_come_back_from_any_layout(files: list[tuple[str, bytes]], layout: int) -> None:
+    assert contents(tar(files, layout)) == files
 
 
-@pytest.mark.parametrize('format', ['v7', 'oldgnu', 'gnu', 'ustar', 'pax'])
-def test_what_gnu_tar_writes_is_read(tmp_path: Path, format: str) -> None:
+@pytest.mark.parametrize('layout', ['v7', 'oldgnu', 'gnu', 'ustar', 'pax'])
+def test_what_gnu_tar_writes_is_read(tmp_path: Path, layout: str) -> None:
     if shutil.which('tar') is None:
         pytest.skip('no tar program')
-    name = 'd/' + 'n' * (80 if format in ('v7', 'ustar') else 130) + '.txt'
+    name = 'd/' + 'n' * (80 if layout in ('v7', 'ustar') else 130) + '.txt'
     (tmp_path / 'd').mkdir()
     (tmp_path / name).write_bytes(b'hello' * 300)
-    command = ['tar', '--format', format, '-cf', '-', '-C', str(tmp_path), 'd']
+    command = ['tar', '--format', layout, '-cf', '-', '-C', str(tmp_path), 'd']
     found = members_of(subprocess.run(command, capture_output=True, check=True).stdout)
     assert [(m.name.rstrip('/'), m.is_file, data) for m, data in found] == [
         ('d', False, b''),
@@ -85,9 +85,9 @@ def test_what_gnu_tar_writes_is_read(tmp_path: Path, format: str) -> None:
     ]
 
 
-@pytest.mark.parametrize('format', ['oldgnu', 'pax'])
+@pytest.mark.parametrize('layout', ['oldgnu', 'pax'])
 def test_a_sparse_file_of_gnu_tar_is_refused_and_the_next_member_is_read(
-    tmp_path: Path, format: str
+    tmp_path: Path, layout: str
 ) -> None:
     if shutil.which('tar') is None:
         pytest.skip('no tar program')
@@ -98,7 +98,7 @@ def test_a_sparse_file_of_gnu_tar_is_refused_and_the_next_member_is_read(
     (tmp_path / 'b.txt').write_bytes(b'after')
     if os.stat(tmp_path / 'a.bin').st_blocks * 512 >= 60 << 20:
         pytest.skip('the file system stores the holes')
-    command = ['tar', '--format', format, '-S', '-cf', '-', '-C', str(tmp_path), 'a.bin', 'b.txt']
+    command = ['tar', '--format', layout, '-S', '-cf', '-', '-C', str(tmp_path), 'a.bin', 'b.txt']
     sparse, after = members_of(subprocess.run(command, capture_output=True, check=True).stdout)
     assert (sparse[0].name, sparse[0].refusal) == (
         'a.bin',
@@ -246,11 +246,10 @@ def test_every_truncation_is_told_and_what_came_before_is_kept() -> None:
     end = len(data.rstrip(b'\0'))
     end += -end % 512  # behind the last member
     for cut in range(end + 512):
-        read = []
+        read: list[tuple[str, bytes]] = []
+        reader = TarReader(io.BytesIO(data[:cut]))
         with pytest.raises(StreamError) as caught:
-            reader = TarReader(io.BytesIO(data[:cut]))
-            for member in reader:
-                read.append((member.name, reader.read()))
+            read.extend((member.name, reader.read()) for member in reader)
         assert caught.value.error_type == 'truncated', cut
         assert caught.value.byte == cut
         assert read == files[: len(read)]

@@ -233,8 +233,10 @@ def test_sequence_examples_are_refused() -> None:
     _, (bad,) = read(DATA / 'sequence.tfrecord', columns={'ids': 'ndarray:int64'})
     assert (bad.error_type, bad.message) == (
         'sequence_example',
-        'the record is a tf.train.SequenceExample, which is not read: write its lists of features '
-        'as features of a tf.train.Example',
+        (
+            'the record is a tf.train.SequenceExample, which is not read: write its lists of '
+            'features as features of a tf.train.Example'
+        ),
     )
 
 
@@ -267,8 +269,10 @@ def test_a_missing_feature_is_told(tmp_path: Path) -> None:
     assert len(good) == 1
     assert (bad.error_type, bad.message) == (
         'missing_feature',
-        "the record has no feature 'image', only 'label', 'x': leave the column out, or mend the "
-        'record',
+        (
+            "the record has no feature 'image', only 'label', 'x': leave the column out, or mend "
+            'the record'
+        ),
     )
 
 
@@ -290,8 +294,10 @@ def test_other_features_are_ignored_or_spoil_the_record(tmp_path: Path) -> None:
     assert len(good) == 1
     assert (bad.error_type, bad.message) == (
         'unexpected_feature',
-        "the record has a feature 'extra', and no column takes it: name the columns that are "
-        'wanted, with it or without it',
+        (
+            "the record has a feature 'extra', and no column takes it: name the columns that are "
+            'wanted, with it or without it'
+        ),
     )
 
 

@@ -184,8 +184,10 @@ def test_other_members_spoil_the_sample_when_asked_for(tmp_path: Path) -> None:
     assert [sample['__key__'] for sample in good] == ['a']
     assert (bad.error_type, bad.message) == (
         'unexpected_part',
-        "sample 'b' has a member 'mp4', and no column takes it: name the columns that are wanted, "
-        'with it or without it',
+        (
+            "sample 'b' has a member 'mp4', and no column takes it: name the columns that are "
+            'wanted, with it or without it'
+        ),
     )
 
 
@@ -360,7 +362,7 @@ def test_values_follow_the_encodings_of_their_columns(tmp_path: Path) -> None:
     path = write_tar(tmp_path / 'a.tar', members)
     columns = {'jpg': 'jpeg', 'cls': 'uint8', 'txt': 'str', 'json': 'json', 'npy': 'ndarray:int32',
                'pyd': 'pkl', 'x': 'float32', 'id': 'str'}  # fmt: skip
-    (sample,), bad = read(path, columns=columns)
+    (sample,), _ = read(path, columns=columns)
     npy = sample.pop('npy')
     assert npy.tolist() == array.tolist()
     assert npy.shape == (2, 3)
