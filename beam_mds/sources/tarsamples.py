@@ -19,6 +19,9 @@ from beam_mds.errors import FormatError
 from beam_mds.sources.streams import Refusal, StreamError
 from beam_mds.sources.tarring import BLOCK, Member, TarReader
 
+# Suffixes that no column takes, in an error's message.
+_SHOWN = 10
+
 # Keys that are kept in a dict before they go into arrays.
 _RECENT = 1 << 16
 
@@ -191,6 +194,7 @@ class _Open:
     byte: int
     parts: dict[str, Part] = field(default_factory=dict)
     size: int = 0
+    others: list[str] = field(default_factory=list)
     refusal: BadSample | None = None
 
     def add(
@@ -235,6 +239,8 @@ class _Open:
         elif is_wanted:
             self.size = size
             self.parts[suffix] = Part(reader.read(), member.name, member.byte)
+        elif len(self.others) < _SHOWN:
+            self.others.append(suffix)
 
     def refuse(self, member: Member, error_type: str, message: str) -> None:
         """Notes why the sample cannot be used; its parts are let go."""
@@ -248,8 +254,8 @@ class _Open:
         if missing := [name for name in wanted or () if name not in self.parts]:
             message = (
                 f'sample {self.key!r} has no member {", ".join(map(repr, missing))}, only '
-                f'{", ".join(map(repr, self.parts)) or "others"}: a column needs it; leave the '
-                'column out, or put the members of a sample next to each other '
+                f'{", ".join(map(repr, [*self.parts, *self.others]))}: a column needs it; leave '
+                'the column out, or put the members of a sample next to each other '
                 '(tar --sort=name does)'
             )
             return BadSample(Refusal('missing_part', message), self.member, self.byte)

@@ -179,8 +179,8 @@ def test_the_side_file_has_the_archives_name(tmp_path: Path, name: str) -> None:
         (
             {'columns': {'jpg': 'jpeg'}},
             (
-                "column 'jpg': expected bytes (or jpeg with failed='skip', since a URL that gave no "
-                "image has none), got 'jpeg'"
+                "column 'jpg': expected bytes (or jpeg with failed='skip', since a URL that gave "
+                "no image has none), got 'jpeg'"
             ),
         ),
         (

@@ -303,6 +303,10 @@ def test_what_stands_behind_the_end_is_told() -> None:
     )
 
 
+def test_a_header_without_a_name_is_not_the_end() -> None:
+    assert [name for name, _ in contents(header(b'') + header(b'a.txt') + END)] == ['', 'a.txt']
+
+
 def test_an_empty_file_is_no_archive() -> None:
     assert failure_of(b'').error_type == 'truncated'
 

@@ -135,14 +135,15 @@ def test_a_whole_sample_whose_key_comes_again_is_never_doubled(tmp_path: Path) -
 
 
 def test_a_missing_member_is_told_with_what_is_there(tmp_path: Path) -> None:
-    path = write_tar(tmp_path / 'a.tar', [*pairs('a'), ('b.jpg', b''), *pairs('c')])
+    members = [*pairs('a'), ('b.jpg', b''), ('b.txt', b''), *pairs('c')]
+    path = write_tar(tmp_path / 'a.tar', members)
     good, bad = read(path)
     assert [sample['__key__'] for sample in good] == ['a', 'c']
     assert bad == [
         BadRecord(
             'missing_part',
-            "sample 'b' has no member 'cls', only 'jpg': a column needs it; leave the column out, "
-            'or put the members of a sample next to each other (tar --sort=name does)',
+            "sample 'b' has no member 'cls', only 'jpg', 'txt': a column needs it; leave the "
+            'column out, or put the members of a sample next to each other (tar --sort=name does)',
             {'file': str(path), 'member': 'b.jpg', 'byte': bytes_of(path, 'b.jpg')},
         )
     ]
