@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_mds import BadRecord, OptionError, ReadLaion, read_samples
+from beam_mds import BadRecord, OptionError, ReadLaion, read_samples, storage
 from beam_mds.records import PLACE
 from beam_mds.sources.laion import COLUMNS
 from pipelines import webdataset as pipeline_module
@@ -170,6 +170,20 @@ def test_the_side_file_has_the_archives_name(tmp_path: Path, name: str) -> None:
     side = name.replace('.tar.gz', '').replace('.tgz', '').replace('.tar', '') + '.parquet'
     (tmp_path / '00000.parquet').rename(tmp_path / side)
     assert len(read(tmp_path)[0]) == 2
+
+
+def test_archives_and_side_files_in_a_bucket_are_read(tmp_path: Path, gcs_bucket: str) -> None:
+    rows = [meta(n, failed=n == 1) for n in range(3)]
+    write_shard(tmp_path, 0, rows)
+    for path in tmp_path.iterdir():
+        data = path.read_bytes()
+        storage.write(f'{gcs_bucket}/{path.name}', [data], len(data))
+    good: list[Any] = list(ReadLaion([gcs_bucket]).iterate())
+    assert {sample['key'] for sample in good} == {row['key'] for row in rows}
+    assert {sample[PLACE]['file'] for sample in good} == {
+        f'{gcs_bucket}/00000.tar',
+        f'{gcs_bucket}/00000.parquet',
+    }
 
 
 @pytest.mark.parametrize(

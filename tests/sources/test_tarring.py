@@ -303,6 +303,13 @@ def test_what_stands_behind_the_end_is_told() -> None:
     )
 
 
+def test_a_content_that_is_cut_off_while_it_is_passed_over_is_told_as_such() -> None:
+    for size in (1024, 1000):
+        data = tar([('a.bin', bytes(size))])[: 512 + 700]
+        with pytest.raises(StreamError, match='ends within a member'):
+            list(TarReader(io.BytesIO(data)))
+
+
 def test_a_header_without_a_name_is_not_the_end() -> None:
     assert [name for name, _ in contents(header(b'') + header(b'a.txt') + END)] == ['', 'a.txt']
 
