@@ -193,6 +193,23 @@ def test_a_global_pax_header_is_for_all_members_behind_it() -> None:
     assert contents(data) == [('a.txt', b'x'), ('b', b'')]
 
 
+def test_a_field_of_a_global_pax_header_holds_until_a_member_has_its_own() -> None:
+    everywhere, own = b'10 size=3\n', b'10 size=2\n'
+    data = header(b'g', len(everywhere), b'g') + filled(everywhere)
+    data += header(b'a.txt') + filled(b'abc')
+    data += header(b'x', len(own), b'x') + filled(own) + header(b'b.txt') + filled(b'de')
+    data += header(b'c.txt') + filled(b'fgh')
+    assert contents(data + END) == [('a.txt', b'abc'), ('b.txt', b'de'), ('c.txt', b'fgh')]
+
+
+@pytest.mark.parametrize('layout', [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_member_starts_with_the_first_of_its_headers(layout: int) -> None:
+    data = tar([('a.txt', b'x'), (_LONG, b'y'), ('b.txt', b'')], layout)
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        places = [member.offset for member in archive]
+    assert [member.byte for member, _ in members_of(data)] == places
+
+
 @pytest.mark.parametrize(
     'record', [b'99 path=a\n', b'path=a\n', b'9 path=ab\n', b'8 pathx\n', b'0 path=a\n']
 )

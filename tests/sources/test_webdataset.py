@@ -149,6 +149,20 @@ def test_a_missing_member_is_told_with_what_is_there(tmp_path: Path) -> None:
     ]
 
 
+def test_the_first_thing_that_is_wrong_with_a_sample_is_told(tmp_path: Path) -> None:
+    members = [('a.jpg', b'x'), ('a.jpg', b'y'), ('a.mp4', b'')]
+    _, (bad,) = read(write_tar(tmp_path / 'a.tar', members), others='error')
+    assert bad.error_type == 'duplicate_member'
+
+
+def test_a_spoiled_sample_in_which_an_archive_ends_is_told_beside_the_end(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / 'a.tar', [('a.jpg', b'x'), ('a.jpg', b'y'), ('a.cls', b'1')])
+    path.write_bytes(path.read_bytes()[:2100])
+    good, bad = read(path)
+    assert (good, [record.error_type for record in bad]) == ([], ['duplicate_member', 'truncated'])
+    assert 'not whole' not in bad[1].message
+
+
 def test_a_suffix_that_comes_twice_spoils_the_sample(tmp_path: Path) -> None:
     path = write_tar(tmp_path / 'a.tar', [('a.cls', b'1'), ('a.jpg', b'x'), ('a.JPG', b'y')])
     good, (bad,) = read(path)
@@ -470,7 +484,8 @@ def test_a_key_is_known_again_after_any_number_of_others() -> None:
     count = (1 << 17) + 10  # two times what is kept in the dict
     assert all(seen.first(str(number), number) is None for number in range(count))
     for number in (0, 70_000, count - 1):
-        assert seen.first(str(number), 1 << 40) == number
+        for place in (1 << 40, 1 << 41):  # the first place is told, however often it comes
+            assert seen.first(str(number), place) == number
 
 
 def test_the_keys_of_an_archive_take_16_bytes_each() -> None:
