@@ -135,8 +135,6 @@ def _array(data: bytes) -> npt.NDArray[Any]:
         raise ValueError(
             f'an .npy file of {len(data) - start} bytes, its shape {shape} of {dtype} needs {size}'
         )
-    if not size:
-        return np.empty(shape, dtype)
     return np.frombuffer(data, dtype, offset=start).reshape(shape, order='F' if is_fortran else 'C')
 
 

@@ -117,7 +117,7 @@ def samples_of(
     try:
         for member in reader:
             named = key_and_suffix(member.name) if member.is_file else None
-            if named is None or (member.refusal and member.refusal.error_type == 'member_name'):
+            if named is None:
                 if member.refusal:
                     yield BadSample(member.refusal, member.name, member.byte)
                 elif member.is_file:
@@ -279,7 +279,7 @@ def _opened(key: str, member: Member, seen: SeenKeys) -> _Open:
 def _broken(error: FormatError, reader: TarReader) -> BadSample:
     if isinstance(error, StreamError):
         return BadSample(Refusal(error.error_type, error.message), None, error.byte)
-    return BadSample(Refusal('corrupt', str(error)), None, reader.byte)
+    return BadSample(Refusal('truncated', str(error)), None, reader.byte)
 
 
 def _is_special(folder: str) -> bool:

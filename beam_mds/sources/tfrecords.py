@@ -44,8 +44,8 @@ class ReadTFRecords(Source):
     Elements are dicts with a field for each column; every record must have all of them. What a
     feature becomes follows its column's encoding; see `beam_mds.sources.featurevalues`.
 
-    Kinds of bad records: `truncated`, `corrupt` (the file cannot be read on; what came before is
-    kept), `checksum` (one record is damaged), `too_large`, `example` (a record is no
+    Kinds of bad records: `truncated` (the file ends too early, or its compressed data is damaged)
+    and `corrupt` (what came before either is kept), `checksum` (one record is damaged), `too_large`, `example` (a record is no
     tf.train.Example), `sequence_example`, `missing_feature`, `unexpected_feature`, `kind`, `shape`,
     `value` (a feature is not what its column needs).
 
@@ -114,11 +114,10 @@ class ReadTFRecords(Source):
                     place: Place = {'file': file.path, 'record': number, 'byte': byte}
                     yield refusal or features_of(data), place
             except FormatError as error:
-                place = {'file': file.path, 'record': number + 1}
+                refusal, byte = Refusal('truncated', str(error)), stream.position
                 if isinstance(error, StreamError):
-                    yield Refusal(error.error_type, error.message), {**place, 'byte': error.byte}
-                else:
-                    yield Refusal('corrupt', str(error)), place
+                    refusal, byte = Refusal(error.error_type, error.message), error.byte
+                yield refusal, {'file': file.path, 'record': number + 1, 'byte': byte}
 
     def _sample(
         self, features: Mapping[str, Feature], makers: Mapping[str, Make]

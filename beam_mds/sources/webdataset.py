@@ -43,8 +43,9 @@ class ReadWebDataset(Source):
     arrays from `.npy`; everything else stays bytes, pickles among them. Names without a dot, or
     with nothing before their first one, and folders like `__meta__` belong to no sample.
 
-    Kinds of bad records: `truncated`, `corrupt` and `trailing_data` (the archive cannot be read on;
-    what came before is kept), `member_kind` (a link, device or sparse file), `member_name` (it is
+    Kinds of bad records: `truncated` (the archive ends too early, or its compressed data is
+    damaged), `corrupt` and `trailing_data` (what came before any of the three is kept),
+    `member_kind` (a link, device or sparse file), `member_name` (it is
     absolute, has `..` in it, or is not UTF-8), `duplicate_member`, `scattered_sample` (its members
     are apart), `missing_part`, `unexpected_part`, `too_large`, `decode` (a member is not what its
     column needs). A sample with a bad member is one bad record.

@@ -203,8 +203,9 @@ def test_compressed_files_are_known_by_their_content(tmp_path: Path, compress: A
     assert len(read(path)[0]) == 4
     path.write_bytes(compress(data)[:-12])
     _, (bad,) = read(path)
-    assert bad.error_type == 'corrupt'
-    assert 'damaged or ends too early' in bad.message
+    assert bad.error_type == 'truncated'
+    assert 'data ends too early' in bad.message
+    assert bad.place['byte'] == int(bad.message.split(';')[1].split()[0])
 
 
 # The messages.
