@@ -45,9 +45,10 @@ class ReadTFRecords(Source):
     feature becomes follows its column's encoding; see `beam_mds.sources.featurevalues`.
 
     Kinds of bad records: `truncated` (the file ends too early, or its compressed data is damaged)
-    and `corrupt` (what came before either is kept), `checksum` (one record is damaged), `too_large`, `example` (a record is no
-    tf.train.Example), `sequence_example`, `missing_feature`, `unexpected_feature`, `kind`, `shape`,
-    `value` (a feature is not what its column needs).
+    and `corrupt` (what came before either is kept), `checksum` (one record is damaged),
+    `too_large`, `example` (a record is no tf.train.Example), `sequence_example`,
+    `missing_feature`, `unexpected_feature`, `kind`, `shape`, `value` (a feature is not what its
+    column needs).
 
     One record is in memory.
 

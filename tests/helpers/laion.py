@@ -50,9 +50,12 @@ def image(row: dict[str, Any]) -> bytes | None:
 
 
 def write_shard(
-    folder: Path, number: int, rows: Sequence[dict[str, Any]], schema: pa.Schema = META_SCHEMA
+    folder: Path,
+    number: int,
+    rows: Sequence[dict[str, Any]],
+    schema: pa.Schema | None = META_SCHEMA,
 ) -> None:
-    """Writes an archive and the parquet file beside it."""
+    """Writes an archive and, with a schema, the parquet file beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     members = []
     for row in rows:
@@ -64,4 +67,6 @@ def write_shard(
                 (f'{row["key"]}.txt', (row['caption'] or '').encode()),
             ]
     write_tar(folder / f'{number:05d}.tar', members)
-    pq.write_table(pa.Table.from_pylist(list(rows), schema), folder / f'{number:05d}.parquet')
+    if schema is not None:
+        table = pa.Table.from_pylist(list(rows), schema)
+        pq.write_table(table, folder / f'{number:05d}.parquet')

@@ -172,6 +172,27 @@ def test_the_side_file_has_the_archives_name(tmp_path: Path, name: str) -> None:
     assert len(read(tmp_path)[0]) == 2
 
 
+def test_fields_of_the_path_are_columns_too(tmp_path: Path) -> None:
+    write_shard(tmp_path / 'train', 0, [meta(0), meta(1, failed=True)])
+    columns = {'url': 'str', 'split': 'str'}
+    good, bad = read(tmp_path, columns=columns, split='{split}/*.tar')
+    assert bad == []
+    assert good == [{'url': meta(n)['url'], 'split': 'train'} for n in range(2)]
+
+
+def test_sizes_that_a_json_file_has_as_floats_are_integers(tmp_path: Path) -> None:
+    write_shard(tmp_path, 0, [{**meta(0), 'width': 256.0, 'height': float('nan')}], None)
+    (sample,), _ = read(tmp_path)
+    assert (type(sample['width']), sample['width'], sample['height']) == (int, 256, 0)
+
+
+def test_archives_whose_images_lie_in_a_folder_fit_their_side_file(tmp_path: Path) -> None:
+    write_shard(tmp_path, 0, [meta(0)])
+    write_tar(tmp_path / '00000.tar', [(f'./{meta(0)["key"]}.jpg', b'x')])
+    good, bad = read(tmp_path)
+    assert ([sample['jpg'] for sample in good], bad) == ([b'x'], [])
+
+
 def test_archives_and_side_files_in_a_bucket_are_read(tmp_path: Path, gcs_bucket: str) -> None:
     rows = [meta(n, failed=n == 1) for n in range(3)]
     write_shard(tmp_path, 0, rows)

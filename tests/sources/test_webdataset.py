@@ -659,7 +659,7 @@ def test_a_suffix_that_the_first_samples_had_not_fails_the_job(tmp_path: Path) -
     members = [part for n in range(150) for part in pairs(f'{n:03}')]
     path = write_tar(tmp_path / 'a.tar', [*members, ('149.txt', b'late')])
     arguments = ['--input', str(path), '--output', str(tmp_path / 'out'), '--runner', 'FnApiRunner']
-    with pytest.raises(Exception, match='1 of 150'):
+    with pytest.raises(SystemExit, match='1 of 150'):
         pipeline_module.main(arguments)
     (letter,) = map(json.loads, (tmp_path / 'out.errors.jsonl').read_text().splitlines())
     assert letter['error_type'] == 'unexpected_part'
