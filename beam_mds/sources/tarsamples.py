@@ -131,17 +131,7 @@ def samples_of(
             suffix = names.get(suffix, suffix)
             opened.add(suffix, member, reader, wanted, limit, refuse_others)
     except FormatError as error:
-        broken, lost = _broken(error, reader), ''
-        if opened is not None:
-            last = opened.result(wanted)
-            is_whole = wanted is not None or broken.refusal.error_type == 'trailing_data'
-            if opened.refusal or (is_whole and isinstance(last, TarSample)):
-                yield last
-            else:
-                lost = f'; sample {opened.key!r}, at byte {opened.byte}, is not whole and is lost'
-        yield broken._replace(
-            refusal=broken.refusal._replace(message=broken.refusal.message + lost)
-        )
+        yield from _last_of(opened, wanted, _broken(error, reader))
     else:
         if opened is not None:
             yield opened.result(wanted)
@@ -274,6 +264,24 @@ def _opened(key: str, member: Member, seen: SeenKeys) -> _Open:
             'does)',
         )
     return opened
+
+
+def _last_of(
+    opened: _Open | None, wanted: Collection[str] | None, broken: BadSample
+) -> Iterator[TarSample | BadSample]:
+    """What is left of an archive that cannot be read on."""
+    if opened is None:
+        yield broken
+        return
+    last = opened.result(wanted)
+    is_known = broken.refusal.error_type == 'trailing_data' or opened.refusal is not None
+    if is_known or (wanted is not None and isinstance(last, TarSample)):
+        yield last
+        yield broken
+        return
+    lost = f'; sample {opened.key!r}, at byte {opened.byte}, is not whole and is lost'
+    refusal = broken.refusal._replace(message=broken.refusal.message + lost)
+    yield broken._replace(refusal=refusal)
 
 
 def _broken(error: FormatError, reader: TarReader) -> BadSample:

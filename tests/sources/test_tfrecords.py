@@ -183,6 +183,7 @@ def test_a_large_record_is_passed_over(tmp_path: Path) -> None:
     path = write_records(tmp_path / 'a', [*numbered(1), large, *numbered(1)])
     good, (bad,) = read(path, max_record_size='1mb')
     assert len(good) == 2
+    assert len(read(path, max_record_size=len(large))[0]) == 3
     assert (bad.error_type, bad.message) == (
         'too_large',
         f'record 1 has {len(large)} bytes, more than 1048576: raise max_record_size',
@@ -259,6 +260,14 @@ def test_any_features_come_back(features: dict[str, Any], packed: bool) -> None:
     found = features_of(example(features, packed=packed))
     assert isinstance(found, dict)
     assert {name: list(f.values) for name, f in found.items()} == features
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=60), st.integers(0, 60))
+def test_any_bytes_are_features_or_a_refusal(data: bytes, at: int) -> None:
+    whole = example({'a': [1, 2], 'b': b'xyz', 'c': [0.5]})
+    for mixed in (data, whole[:at] + data + whole[at + len(data) :]):
+        assert isinstance(features_of(mixed), (dict, Refusal))
 
 
 # Samples.

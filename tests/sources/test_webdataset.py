@@ -317,6 +317,9 @@ def test_archives_put_together_keep_the_samples_of_the_first(tmp_path: Path) -> 
         good, (bad,) = read(path, columns=columns)
         assert [sample['__key__'] for sample in good] == ['a', 'b']
         assert bad.error_type == 'trailing_data'
+    path.write_bytes(tar([('a.jpg', b'')]) + tar(pairs('c')))
+    _, (missing, _) = read(path)
+    assert missing.error_type == 'missing_part'
 
 
 _COMPRESSORS: list[Callable[[bytes], bytes]] = [
@@ -530,6 +533,24 @@ def test_any_order_of_members_gives_samples_that_are_whole_or_told(
         else None
         for sample in found
     ]
+
+
+_FULL = tar([*pairs('a'), ('x' * 120 + '.jpg', b'1'), ('ü.cls', b'2')], tarfile.PAX_FORMAT)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, len(_FULL) - 1), st.binary(min_size=1, max_size=12))),
+    st.integers(0, len(_FULL)),
+)
+def test_any_damage_gives_samples_and_notes_and_never_an_exception(
+    changes: list[tuple[int, bytes]], end: int
+) -> None:
+    data = bytearray(_FULL)
+    for at, text in changes:
+        data[at : at + len(text)] = text
+    for found in samples_of(TarReader(io.BytesIO(data[:end])), None, limit=1 << 20):
+        assert found.member is None or isinstance(found.member.encode(), bytes)
 
 
 # The library's own writer, and GNU tar.
