@@ -8,6 +8,7 @@ import io
 import json
 import math
 import re
+import tokenize
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,11 @@ SUFFIXES: dict[str, str] = {
 
 _INTEGER = re.compile(r'[+-]?[0-9]+')
 
+# What numpy raises for a header that is none: it is Python's text of a dict.
+_BAD_HEADER = (ValueError, TypeError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError)
+
 # Characters of a content in an error message.
-_SHOWN = 40
+_SHOWN = 80
 
 
 def encoding_of(suffix: str) -> str:
@@ -121,13 +125,16 @@ def _json(data: bytes) -> Any:
 def _array(data: bytes) -> npt.NDArray[Any]:
     """The array of an `.npy` file; nothing is unpickled, and no size is believed."""
     file = io.BytesIO(data)
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(file)
-    else:
-        raise ValueError(f'an .npy file of version {version}, which holds no plain numbers')
+    try:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        elif version == (2, 0):
+            shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(file)
+        else:
+            raise ValueError(f'version {version} is for no plain numbers')
+    except _BAD_HEADER as error:
+        raise ValueError(f'not an .npy file: {str(error)[:_SHOWN]}') from None
     if dtype.hasobject:
         raise ValueError('an .npy file of Python objects: they are pickled, and are not read')
     start, size = file.tell(), math.prod(shape) * dtype.itemsize
