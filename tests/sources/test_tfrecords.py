@@ -219,6 +219,11 @@ def test_lists_that_are_not_packed_are_read_too(tmp_path: Path) -> None:
     assert {name: list(f.values) for name, f in found.items()} == features
 
 
+def test_features_come_in_the_order_of_their_names() -> None:
+    names = [f'{n:02}' for n in range(40)]
+    assert list(features_of(example(dict.fromkeys(reversed(names), 1)))) == names
+
+
 @pytest.mark.parametrize('data', [b'\xff', b'hello world', field(1, b'\xff\xff')])
 def test_what_is_no_message_is_refused(data: bytes) -> None:
     assert features_of(data) == Refusal('example', 'the record is no tf.train.Example')
