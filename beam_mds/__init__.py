@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from beam_mds.sources.laion import ReadLaion
     from beam_mds.sources.tfrecords import ReadTFRecords
     from beam_mds.sources.webdataset import ReadWebDataset
+    from beam_mds.sources.tables import ReadTables
     from beam_mds.stats import MDSStats
     from beam_mds.verify import VerifyMDS, verify_dataset
     from beam_mds.write import WriteResult, WriteToMDS
@@ -86,6 +87,7 @@ __all__ = [
     'ReadResult',
     'ReadTFRecords',
     'ReadWebDataset',
+    'ReadTables',
     'RecordError',
     'ReshardMDS',
     'Source',
@@ -128,6 +130,7 @@ _MODULES = {
     'ReadResult': 'beam_mds.read',
     'ReadTFRecords': 'beam_mds.sources.tfrecords',
     'ReadWebDataset': 'beam_mds.sources.webdataset',
+    'ReadTables': 'beam_mds.sources.tables',
     'ReshardMDS': 'beam_mds.reshard',
     'Source': 'beam_mds.sources.base',
     'SourceResult': 'beam_mds.sources.base',

@@ -18,7 +18,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.runners.runner import PipelineState
 
-from beam_mds import EncodingError, MDSError, OptionError, WriteToMDS
+from beam_mds import EncodingError, FormatError, MDSError, OptionError, WriteToMDS
 from beam_mds.format import Columns
 from beam_mds.records import PLACE, BadRecord, place_text
 from beam_mds.sources.fields import Rename, renamed
@@ -166,9 +166,7 @@ def wire(pipeline: beam.Pipeline, args: argparse.Namespace, conversion: Conversi
     """
     columns = columns_of(args, conversion)
     args.default_key = conversion.key
-    options = write_options(args)
-    if _is_pattern(args.split):
-        options['split'] = _split_field(args.split)
+    options = {**write_options(args), 'split': split_column(args)}
     if options['split'] is not None and options['split'] not in columns:
         options['drop_split_column'] = True
     write = WriteToMDS(columns=columns, extra='ignore', **options).with_exception_handling(
@@ -207,7 +205,7 @@ def dry_run(args: argparse.Namespace, conversion: Conversion) -> None:
             decoded = columns.decode_sample(
                 columns.encode_batch([sample], ignore=None).bytes.tobytes()
             )
-        except EncodingError as error:
+        except (EncodingError, FormatError) as error:
             print(f'record {number:,}: {place}: {printable(str(error))}')
             continue
         print(f'record {number:,}: {place}')
@@ -299,8 +297,15 @@ def _is_pattern(split: str | None) -> bool:
     return split is not None and '{' in split
 
 
-def _split_field(pattern: str) -> str:
-    """The field of a path pattern that names the split."""
+def split_column(args: argparse.Namespace) -> str | None:
+    """The column that names a sample's split: `--split`, or the field of a path pattern there.
+
+    Raises:
+        OptionError: The pattern has several fields.
+    """
+    pattern: str | None = args.split
+    if pattern is None or not _is_pattern(pattern):
+        return pattern
     fields = sorted(set(_FIELD.findall(pattern)))
     if len(fields) == 1:
         return str(fields[0])

@@ -8,13 +8,20 @@ from typing import Any
 
 from beam_mds.cli.console import DONE, FINDINGS, add_command
 
-# Name of the module in `pipelines` -> what it converts.
+# Name -> what is converted.
 CONVERSIONS = {
     'images': 'image files in folders of classes, in pairs, or with annotations',
     'jsonl': 'JSON lines, plain or compressed',
     'tfrecord': 'TFRecord files of tf.train.Example',
     'webdataset': 'WebDataset tars, plain or compressed',
+    'parquet': 'Parquet files',
+    'arrow': 'Arrow IPC and Feather files',
+    'csv': 'CSV and TSV files',
+    'avro': 'Avro files',
 }
+
+# The module in `pipelines` where it is not called as the conversion, which is its --format then.
+_MODULES = dict.fromkeys(('parquet', 'arrow', 'csv', 'avro'), 'tables')
 
 _EXAMPLES = """
 beam-mds convert jsonl --input 'data/*.jsonl.zst' --output dataset --columns text=str
@@ -34,10 +41,12 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
     kinds = parser.add_subparsers(metavar='KIND', required=True, parser_class=type(parser))
     for name, about in CONVERSIONS.items():
-        module = importlib.import_module(f'pipelines.{name}')
+        module = importlib.import_module(f'pipelines.{_MODULES.get(name, name)}')
         kind = add_command(kinds, name, _run, f'{about}\n{module.DESCRIPTION}', module.EXAMPLES)
         kind.set_defaults(module=module)
         conversion.add_options(kind, module)
+        if name in _MODULES:
+            kind.set_defaults(format=name)
 
 
 def _run(args: argparse.Namespace) -> int:

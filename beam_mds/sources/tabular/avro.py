@@ -1,0 +1,203 @@
+"""Avro object container files: records as Arrow batches, block by block.
+
+The mapping of types is that of the Avro 1.12 specification, "Schema Declaration" and "Logical
+Types"; a logical type that is not in the tables below stands for the type that it annotates, as the
+specification says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any, cast
+
+import fastavro
+import pyarrow as pa
+
+from beam_mds.records import BadRecord
+from beam_mds.sources.tabular.files import StreamFile
+from beam_mds.sources.tabular.parts import Found, TableError, damage_told, sliced
+
+_TYPES = {
+    'null': pa.null(),
+    'boolean': pa.bool_(),
+    'int': pa.int32(),
+    'long': pa.int64(),
+    'float': pa.float32(),
+    'double': pa.float64(),
+    'bytes': pa.binary(),
+    'string': pa.string(),
+    'enum': pa.string(),
+}
+_LOGICAL = {
+    ('int', 'date'): pa.date32(),
+    ('int', 'time-millis'): pa.time32('ms'),
+    ('long', 'time-micros'): pa.time64('us'),
+    ('long', 'timestamp-millis'): pa.timestamp('ms', 'UTC'),
+    ('long', 'timestamp-micros'): pa.timestamp('us', 'UTC'),
+    ('long', 'timestamp-nanos'): pa.timestamp('ns', 'UTC'),
+    ('long', 'local-timestamp-millis'): pa.timestamp('ms'),
+    ('long', 'local-timestamp-micros'): pa.timestamp('us'),
+    ('long', 'local-timestamp-nanos'): pa.timestamp('ns'),
+}
+
+
+# Digits of the largest decimal128.
+_DECIMAL128 = 38
+
+
+def arrow_schema(schema: Any) -> pa.Schema:
+    """The Arrow schema of records.
+
+    Args:
+        schema: An Avro schema as JSON values.
+
+    Raises:
+        TableError: It is no record, or a field has no Arrow type; the field is named.
+
+    Example:
+        >>> arrow_schema({'type': 'record', 'name': 'r', 'fields': [{'name': 'n', 'type': 'int'}]})
+        n: int32
+    """
+    parsed: Any = fastavro.parse_schema(schema)
+    if not isinstance(parsed, dict) or parsed['type'] != 'record':
+        raise TableError('schema', 'its values are no records, so that they have no columns')
+    return pa.schema(list(_arrow_type(parsed, '', {})))
+
+
+def _arrow_type(kind: Any, where: str, names: dict[str, pa.DataType]) -> pa.DataType:
+    """The Arrow type of an Avro type.
+
+    Args:
+        kind: As `fastavro.parse_schema` gives it, with full names.
+        where: The field, for errors.
+        names: The named types so far; those in `kind` are added.
+    """
+    if isinstance(kind, list):
+        return _union_type(kind, where, names)
+    if isinstance(kind, str):
+        if kind not in _TYPES and kind not in names:
+            raise TableError('schema', f'field {where}: its type {kind} contains itself')
+        return _TYPES[kind] if kind in _TYPES else names[kind]
+    base = kind['type']
+    if base == 'record':
+        prefix = f'{where}.' if where else ''
+        fields = [(field['name'], field['type']) for field in kind['fields']]
+        made = pa.struct([(name, _arrow_type(of, prefix + name, names)) for name, of in fields])
+    elif base == 'array':
+        made = pa.list_(_arrow_type(kind['items'], where, names))
+    elif base == 'map':
+        made = pa.map_(pa.string(), _arrow_type(kind['values'], where, names))
+    elif kind.get('logicalType') == 'decimal':
+        decimal = pa.decimal128 if kind['precision'] <= _DECIMAL128 else pa.decimal256
+        made = decimal(kind['precision'], kind.get('scale', 0))
+    elif base == 'fixed':
+        made = pa.binary(kind['size'])
+    elif isinstance(base, str):
+        made = _LOGICAL.get((base, kind.get('logicalType', ''))) or _TYPES[base]
+    else:
+        made = _arrow_type(base, where, names)
+    if 'name' in kind:
+        names[kind['name']] = made
+    return made
+
+
+def _union_type(kinds: list[Any], where: str, names: dict[str, pa.DataType]) -> pa.DataType:
+    some = [kind for kind in kinds if kind != 'null']
+    if len(some) > 1:
+        shown = ', '.join(str(kind) for kind in some)
+        raise TableError('schema', f'field {where}: a union of {shown:.200} has no Arrow type')
+    return _arrow_type(some[0], where, names) if some else pa.null()
+
+
+def read_schema(path: str) -> pa.Schema:
+    """The Arrow schema of a file.
+
+    Raises:
+        TableError: It is no Avro file, or a field has no Arrow type.
+        StorageError: It cannot be read.
+    """
+    with _open(path) as (_, schema):
+        return schema
+
+
+def read(path: str) -> Iterator[Found]:
+    """The rows of a file; those of a damaged block are lost, and those behind it are read.
+
+    Raises:
+        TableError: It is no Avro file, or a field has no Arrow type.
+        StorageError: It cannot be read.
+    """
+    row = 0
+    with _open(path) as (blocks, schema):
+        while True:
+            try:
+                with damage_told(f'damaged, or it ends too early: {row} rows could be read'):
+                    block = next(blocks, None)
+            except TableError as error:
+                yield BadRecord(error.error_type, str(error), {'file': path, 'row': row})
+                return
+            if block is None:
+                return
+            try:
+                with damage_told(f'a block is damaged, and its {block.num_records} rows are lost'):
+                    batch = _batch(list(block), schema)
+            except TableError as error:
+                yield BadRecord(error.error_type, str(error), {'file': path, 'row': row})
+            else:
+                yield from sliced(batch, row)
+            row += block.num_records
+
+
+@contextlib.contextmanager
+def _open(path: str) -> Iterator[tuple[Iterator[Any], pa.Schema]]:
+    """The blocks of a file, and the schema of the batches."""
+    with StreamFile(path) as raw:
+        with damage_told('not an Avro file, or damaged'):
+            blocks = fastavro.block_reader(cast('IO[bytes]', raw))
+        yield blocks, arrow_schema(blocks.writer_schema)
+
+
+def _batch(records: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = []
+    for field in schema:
+        values = [record[field.name] for record in records]
+        if convert := _converter(field.type):
+            values = list(map(convert, values))
+        arrays.append(pa.array(values, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What makes values that Arrow takes of those that fastavro gives; None where they are so."""
+    convert: Callable[[Any], Any]
+    if pa.types.is_string(kind):  # a text, or of a logical type an UUID
+        convert = str
+    elif pa.types.is_list(kind) and (item := _converter(kind.value_type)):
+        convert = functools.partial(_each, item)
+    elif pa.types.is_map(kind):
+        convert = functools.partial(_pairs, _converter(kind.item_type) or _same)
+    elif pa.types.is_struct(kind):
+        convert = functools.partial(
+            _fields, {field.name: _converter(field.type) or _same for field in kind}
+        )
+    else:
+        return None
+    return lambda value: None if value is None else convert(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _each(convert: Callable[[Any], Any], values: list[Any]) -> list[Any]:
+    return list(map(convert, values))
+
+
+def _pairs(convert: Callable[[Any], Any], values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(key, convert(value)) for key, value in values.items()]
+
+
+def _fields(converts: Mapping[str, Callable[[Any], Any]], value: Mapping[str, Any]) -> Any:
+    return {name: convert(value[name]) for name, convert in converts.items()}
