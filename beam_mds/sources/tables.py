@@ -32,9 +32,14 @@ FORMATS = ('auto', 'parquet', 'arrow', 'csv', 'avro')
 # - media: an image or a sound that has only a path
 ERROR_TYPES = ('format', 'damaged', 'header', 'schema', 'csv', 'encoding', 'value', 'media')
 
-# How files begin: Parquet, the file and the stream format of Arrow IPC, Avro. What is none of these
-# is told by its name.
-_PARQUET, _ARROW, _STREAM, _AVRO = b'PAR1', b'ARROW1', b'\xff\xff\xff\xff', b'Obj\x01'
+# How files begin; Arrow IPC has a file format and a stream format. What is none of these is told by
+# its name.
+_STARTS = {
+    b'PAR1': 'parquet',
+    b'ARROW1': 'arrow',
+    b'\xff\xff\xff\xff': 'stream',
+    b'Obj\x01': 'avro',
+}
 _CSV_NAME = re.compile(r'\.(csv|tsv|tab)(\.\w+)?$', re.IGNORECASE)
 
 # What stands at the beginning of files that look like one of these, and are none.
@@ -232,12 +237,7 @@ class ReadTables(Source):
 
 
 def _kind_of(head: bytes, name: str) -> str | None:
-    if head.startswith(_PARQUET):
-        return 'parquet'
-    if head.startswith(_ARROW):
-        return 'arrow'
-    if head.startswith(_AVRO):
-        return 'avro'
-    if _CSV_NAME.search(name):
-        return 'csv'
-    return 'stream' if head.startswith(_STREAM) else None
+    for start, kind in _STARTS.items():
+        if head.startswith(start):
+            return kind
+    return 'csv' if _CSV_NAME.search(name) else None

@@ -1,20 +1,26 @@
 """Avro object container files: records as Arrow batches, block by block.
 
-The mapping of types is that of the Avro 1.12 specification, "Schema Declaration" and "Logical
-Types"; a logical type that is not in the tables below stands for the type that it annotates, as the
-specification says.
+The layout of files and the types are those of the Avro 1.12 specification, "Object Container
+Files", "Schema Declaration" and "Logical Types"; a logical type that is not in the tables below
+stands for the type that it annotates, as the specification says. The frame of the blocks is read
+here, and what is in them by fastavro, which needs further libraries for most codecs.
 """
 
 from __future__ import annotations
 
-import contextlib
+import bz2
 import functools
+import io
+import json
+import lzma
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import fastavro
 import pyarrow as pa
 
+from beam_mds.format.compression import decompress
 from beam_mds.records import BadRecord
 from beam_mds.sources.tabular.files import StreamFile
 from beam_mds.sources.tabular.parts import Found, TableError, damage_told, sliced
@@ -42,6 +48,19 @@ _LOGICAL = {
     ('long', 'local-timestamp-nanos'): pa.timestamp('ns'),
 }
 
+
+# What stands before the blocks.
+_HEADER = fastavro.parse_schema(
+    {
+        'type': 'record',
+        'name': 'Header',
+        'fields': [
+            {'name': 'magic', 'type': {'type': 'fixed', 'name': 'Magic', 'size': 4}},
+            {'name': 'meta', 'type': {'type': 'map', 'values': 'bytes'}},
+            {'name': 'sync', 'type': {'type': 'fixed', 'name': 'Sync', 'size': 16}},
+        ],
+    }
+)
 
 # Digits of the largest decimal128.
 _DECIMAL128 = 38
@@ -118,8 +137,8 @@ def read_schema(path: str) -> pa.Schema:
         TableError: It is no Avro file, or a field has no Arrow type.
         StorageError: It cannot be read.
     """
-    with _open(path) as (_, schema):
-        return schema
+    with StreamFile(path) as raw:
+        return arrow_schema(_read_header(raw).schema)
 
 
 def read(path: str) -> Iterator[Found]:
@@ -130,33 +149,127 @@ def read(path: str) -> Iterator[Found]:
         StorageError: It cannot be read.
     """
     row = 0
-    with _open(path) as (blocks, schema):
+    with StreamFile(path) as raw:
+        header = _read_header(raw)
+        schema, records_of = arrow_schema(header.schema), _decoder(header.schema)
         while True:
             try:
                 with damage_told(f'damaged, or it ends too early: {row} rows could be read'):
-                    block = next(blocks, None)
+                    block = _read_block(raw, header.sync)
             except TableError as error:
                 yield BadRecord(error.error_type, str(error), {'file': path, 'row': row})
                 return
             if block is None:
                 return
+            count, data = block
             try:
-                with damage_told(f'a block is damaged, and its {block.num_records} rows are lost'):
-                    batch = _batch(list(block), schema)
+                with damage_told(f'a block is damaged, and its {count} rows are lost'):
+                    batch = _batch(records_of(count, header.decompress(data)), schema)
             except TableError as error:
                 yield BadRecord(error.error_type, str(error), {'file': path, 'row': row})
             else:
                 yield from sliced(batch, row)
-            row += block.num_records
+            row += count
 
 
-@contextlib.contextmanager
-def _open(path: str) -> Iterator[tuple[Iterator[Any], pa.Schema]]:
-    """The blocks of a file, and the schema of the batches."""
-    with StreamFile(path) as raw:
-        with damage_told('not an Avro file, or damaged'):
-            blocks = fastavro.block_reader(cast('IO[bytes]', raw))
-        yield blocks, arrow_schema(blocks.writer_schema)
+class _Header(NamedTuple):
+    """What stands at the beginning of a file.
+
+    Attributes:
+        schema: Of the records, as JSON values.
+        decompress: The data of a block -> its records' bytes.
+        sync: The bytes behind each block.
+    """
+
+    schema: Any
+    decompress: Callable[[bytes], bytes]
+    sync: bytes
+
+
+def _read_header(raw: StreamFile) -> _Header:
+    with damage_told('not an Avro file, or damaged'):
+        header: Any = fastavro.schemaless_reader(cast('IO[bytes]', raw), _HEADER, None)
+        meta = header['meta']
+        schema = json.loads(meta['avro.schema'])
+        codec = meta.get('avro.codec', b'null').decode()
+    if codec not in _CODECS:
+        raise TableError('format', f'its codec {codec} is unknown: there are {", ".join(_CODECS)}')
+    return _Header(schema, _CODECS[codec], header['sync'])
+
+
+def _read_block(raw: StreamFile, sync: bytes) -> tuple[int, bytes] | None:
+    """The number of records and the data of the next block; None at the end.
+
+    Raises:
+        ValueError: The block is not whole.
+    """
+    count = _read_long(raw)
+    if count is None:
+        return None
+    size = _read_long(raw)
+    if size is None or size < 0 or count < 0:
+        raise ValueError(f'a block of {count} records and {size} bytes')
+    data = raw.read(size)
+    if len(data) < size or raw.read(len(sync)) != sync:
+        raise ValueError(f'no end of the block of {size} bytes where it should be')
+    return count, data
+
+
+def _read_long(raw: StreamFile) -> int | None:
+    """A zigzag number, 7 bits a byte; None at the end of the file."""
+    number = shift = 0
+    while byte := raw.read(1):
+        number |= (byte[0] & 0x7F) << shift
+        shift += 7
+        if byte[0] < 0x80:
+            return (number >> 1) ^ -(number & 1)
+    if shift:
+        raise ValueError('the file ends within a number')
+    return None
+
+
+def _decoder(schema: Any) -> Callable[[int, bytes], list[Any]]:
+    """What decodes the records of a block: all at once, as the items of an array."""
+    array = fastavro.parse_schema({'type': 'array', 'items': schema})
+
+    def decode(count: int, data: bytes) -> list[Any]:
+        if not count:
+            return []
+        source = io.BytesIO(_long(count) + data + _long(0))
+        records: Any = fastavro.schemaless_reader(source, array, None)
+        if source.read(1):
+            raise ValueError('more bytes than its records have')
+        return list(records)
+
+    return decode
+
+
+def _long(number: int) -> bytes:
+    """A number that is not negative, as `_read_long` reads it."""
+    number <<= 1
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
+
+
+def _unsnappy(data: bytes) -> bytes:
+    raw = decompress('snappy', data[:-4])
+    if zlib.crc32(raw).to_bytes(4, 'big') != data[-4:]:
+        raise ValueError('its checksum is wrong')
+    return raw
+
+
+_CODECS: dict[str, Callable[[bytes], bytes]] = {
+    'null': bytes,
+    'deflate': lambda data: zlib.decompress(data, -zlib.MAX_WBITS),
+    'snappy': _unsnappy,
+    'bzip2': bz2.decompress,
+    'xz': lzma.decompress,
+    'zstandard': functools.partial(decompress, 'zstd'),
+}
 
 
 def _batch(records: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -78,9 +78,6 @@ class StreamFile(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._stream.position
-
     def read(self, size: int | None = -1) -> bytes:
         if size is None or size < 0:
             return b''.join(self._stream.blocks())
