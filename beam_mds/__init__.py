@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from beam_mds.sources.image_options import ImageOptions
     from beam_mds.sources.images import ReadImageFolders, ReadImagePairs
     from beam_mds.sources.imaging import ImageResult, check_image, process_image
+    from beam_mds.sources.files import ReadFiles
     from beam_mds.sources.jsonl import ReadJsonLines
     from beam_mds.sources.laion import ReadLaion
     from beam_mds.sources.tfrecords import ReadTFRecords
@@ -79,6 +80,7 @@ __all__ = [
     'ReadAllFromMDS',
     'ReadCifar10',
     'ReadCoco',
+    'ReadFiles',
     'ReadFromMDS',
     'ReadImageFolders',
     'ReadImagePairs',
@@ -122,6 +124,7 @@ _MODULES = {
     'ReadAllFromMDS': 'beam_mds.read',
     'ReadCifar10': 'beam_mds.sources.cifar',
     'ReadCoco': 'beam_mds.sources.coco',
+    'ReadFiles': 'beam_mds.sources.files',
     'ReadFromMDS': 'beam_mds.read',
     'ReadImageFolders': 'beam_mds.sources.images',
     'ReadImagePairs': 'beam_mds.sources.images',

@@ -237,11 +237,19 @@ def summary(args: argparse.Namespace, counters: Mapping[str, int]) -> str:
     rows = [
         ('records read', f'{counters.get("records_read", 0):,}'),
         ('records refused', f'{refused(counters):,}'),
+        *((name, f'{count:,}') for name, count in _left_out(counters)),
         *dataset_rows(args.output),
         ('dataset', args.output),
         ('errors', errors_output(args)),
     ]
     return table(rows)
+
+
+def _left_out(counters: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """What a source was told to leave out, with how often that was done."""
+    for name, count in counters.items():
+        if name.endswith('_skipped'):
+            yield name.replace('_', ' '), count
 
 
 def refused(counters: Mapping[str, int]) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from beam_mds import read_samples
 from beam_mds.sources.files import decode_text
 from beam_mds.sources.inputs import list_files
-from pipelines import files
+from pipelines import conversion
 from pipelines.options import make_parser
 from pipelines.report import counters_of, dataset_rows, table
 
@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f'Python {platform.python_version()}: {_PATTERN} below {source}')
 
     start = time.perf_counter()
-    _, result = files.run(
+    _, result = conversion.run(
+        'files',
         [
             f'--input={source}',
             f'--pattern={_PATTERN}',
@@ -47,8 +48,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             f'--hashes={_HASH}',
             f'--size_limit={_SIZE_LIMIT}',
             '--key=package',
+            '--undecodable=skip',
             '--runner=FnApiRunner',
-        ]
+        ],
     )
     result.wait_until_finish()
     written = time.perf_counter()

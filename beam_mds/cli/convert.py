@@ -18,6 +18,7 @@ CONVERSIONS = {
     'arrow': 'Arrow IPC and Feather files',
     'csv': 'CSV and TSV files',
     'avro': 'Avro files',
+    'files': 'files of text or of any kind, or lines of text',
 }
 
 # The module in `pipelines` where it is not called as the conversion, which is its --format then.

@@ -1,4 +1,4 @@
-"""Text files -> samples, one a file."""
+"""Files -> samples: one a file, with its text or its bytes, or one a line."""
 
 from __future__ import annotations
 
@@ -7,23 +7,33 @@ import io
 import logging
 import os
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_mds import storage
 from beam_mds.errors import EncodingError, OptionError
-from beam_mds.sources.inputs import list_files
+from beam_mds.records import PLACE, BadRecord
+from beam_mds.sources.base import Piece, Source
+from beam_mds.sources.inputs import InputFile
+from beam_mds.sources.lines import line_blocks, line_pieces
 
 _logger = logging.getLogger(__name__)
 
-# The columns of `text_sample`.
-COLUMNS = {'path': 'str', 'package': 'str', 'size': 'int64', 'sha256': 'str', 'text': 'str'}
+_ABOUT = {'path': 'str', 'package': 'str', 'size': 'int64', 'sha256': 'str'}
 
-UNDECODABLE = ('skip', 'fail')
+# The columns of `text_sample`, and of `bytes_sample`.
+COLUMNS = {**_ABOUT, 'text': 'str'}
+BYTES_COLUMNS = {**_ABOUT, 'bytes': 'bytes'}
+
+# The columns of a line of a file; a byte offset stands in place of a number that is not known.
+LINES_COLUMNS = {'text': 'str', 'path': 'str', 'package': 'str'}
+
+CONTENTS = ('text', 'bytes', 'lines')
+
+UNDECODABLE = ('fail', 'skip')
 
 # Files that say in their first two lines which encoding they have (PEP 263).
 _PYTHON = ('.py', '.pyi', '.pyw')
@@ -68,7 +78,7 @@ def package_of(path: str) -> str:
 
 
 def text_sample(path: str, data: bytes) -> dict[str, Any]:
-    """The sample of one file, with `COLUMNS`.
+    """The sample of one text file, with `COLUMNS`.
 
     Args:
         path: Posix path relative to the input's root.
@@ -81,97 +91,116 @@ def text_sample(path: str, data: bytes) -> dict[str, Any]:
     Raises:
         EncodingError: The file is no text.
     """
+    return {**_about(path, data), 'text': decode_text(data, path)}
+
+
+def bytes_sample(path: str, data: bytes) -> dict[str, Any]:
+    """The sample of one file of any kind, with `BYTES_COLUMNS`: as `text_sample`, with `bytes`."""
+    return {**_about(path, data), 'bytes': data}
+
+
+def _about(path: str, data: bytes) -> dict[str, Any]:
     return {
         'path': path,
         'package': package_of(path),
         'size': len(data),
         'sha256': hashlib.sha256(data).hexdigest(),
-        'text': decode_text(data, path),
     }
 
 
-class ReadFiles(beam.PTransform):
-    """Reads text files whole, one sample a file, with the columns `COLUMNS`.
+class ReadFiles(Source):
+    """Reads files: one sample a file with its text or bytes, or one sample a line.
 
-    A file that several inputs name is one sample; its path is relative to the first of them.
+    A file that several inputs name is read once; its path is relative to the first of them. What
+    is no text is a bad record of the kind `encoding`, damaged compressed data one of the kind
+    `truncated`.
 
     Example:
-        >>> import apache_beam as beam
-        >>> with beam.Pipeline(runner='FnApiRunner') as pipeline:  # doctest: +SKIP
-        ...     samples = pipeline | ReadFiles(['src', 'gs://bucket/more/**.py'], pattern='*.py')
+        >>> path = getfixture('tmp_path') / 'a.txt'
+        >>> _ = path.write_text('one\\n\\ntwo\\n')
+        >>> [sample['text'] for sample in ReadFiles([path]).iterate()]
+        ['one\\n\\ntwo\\n']
+        >>> [sample['text'] for sample in ReadFiles([path], content='lines').iterate()]
+        ['one', 'two']
     """
 
     def __init__(
         self,
         inputs: Sequence[str | os.PathLike[str]],
         *,
+        content: str = 'text',
+        undecodable: str = 'fail',
         pattern: str = '*',
         exclude: Sequence[str] = (),
-        undecodable: str = 'skip',
+        split: str | None = None,
+        on_error: str = 'fail',
     ) -> None:
-        """Makes the transform; nothing is listed or read before the pipeline runs.
+        """Makes the transform; see `Source` for the arguments that all sources have.
 
         Args:
-            inputs: Folders, globs and single files; see `list_files`.
+            inputs: Folders, globs, files or `@lists`.
+            content: `text`: a sample a file, with `COLUMNS`; see `decode_text`. `bytes`: the same
+                of files of any kind, with `BYTES_COLUMNS`. `lines`: a sample a line of UTF-8, with
+                `LINES_COLUMNS`, without white space around it; blank lines are none. Files of lines
+                may be compressed.
+            undecodable: What a file that is no text is: `fail`, a bad record; or `skip` it, which
+                is logged with its name and counted (`files_skipped`).
             pattern: What the names of files below a folder must match.
-            exclude: Names, or globs of names, of files and folders to leave out.
-            undecodable: What happens to a file that is no text: `skip` it, which is logged with its
-                name and counted (`files_skipped`), or `fail`.
+            exclude: Names, or globs of names, to leave out.
+            split: A pattern of the ends of paths whose fields every sample gets.
+            on_error: `fail` or `dead_letter`.
 
         Raises:
-            OptionError: No input, one that is no path, or an unknown `undecodable`.
+            OptionError: A value that cannot work.
         """
-        super().__init__()
-        if isinstance(inputs, (str, os.PathLike)) or not inputs:
-            raise OptionError(f'inputs must be a list of at least one path, got {inputs!r:.80}')
-        if undecodable not in UNDECODABLE:
+        super().__init__(inputs, pattern=pattern, exclude=exclude, split=split, on_error=on_error)
+        for name, value, known in (
+            ('content', content, CONTENTS),
+            ('undecodable', undecodable, UNDECODABLE),
+        ):
+            if value not in known:
+                raise OptionError(f'{name}={value!r:.80} is unknown: expected {" or ".join(known)}')
+        if undecodable == 'skip' and content != 'text':
             raise OptionError(
-                f'undecodable={undecodable!r:.80} is unknown: expected {" or ".join(UNDECODABLE)}'
+                f"undecodable='skip' is for whole text files, not for content={content!r}"
             )
-        self._inputs = [storage.absolute(path, 'input') for path in inputs]
-        self._pattern, self._exclude, self._undecodable = pattern, tuple(exclude), undecodable
-
-    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection[dict[str, Any]]:
-        """Wires the steps."""
-        return (
-            pipeline
-            | 'Inputs' >> beam.Create(list(enumerate(self._inputs)))
-            # (number of the input, input)
-            | 'ListFiles' >> beam.FlatMap(_list_numbered, self._pattern, self._exclude)
-            # (path, (number of the input, path relative to its root))
-            | 'OncePerFile' >> beam.GroupByKey()
-            | 'ReadEach' >> beam.ParDo(_ReadFile(self._undecodable))
-        )
-
-
-def _list_numbered(
-    numbered: tuple[int, str], pattern: str, exclude: Sequence[str]
-) -> Iterator[tuple[str, tuple[int, str]]]:
-    number, source = numbered
-    for file in list_files(source, pattern, exclude):
-        yield file.path, (number, file.name)
-
-
-class _ReadFile(beam.DoFn):
-    """(path, its names in the inputs) -> its sample."""
-
-    def __init__(self, undecodable: str) -> None:
-        self._undecodable = undecodable
-        self._read = Metrics.counter('beam_mds', 'files_read')
+        self._content, self._skip = content, undecodable == 'skip'
         self._skipped = Metrics.counter('beam_mds', 'files_skipped')
 
-    def process(self, element: tuple[str, Iterable[tuple[int, str]]]) -> Iterator[dict[str, Any]]:
-        path, names = element
-        _, name = min(names)
-        try:
-            sample = text_sample(name, storage.read(path))
-        except EncodingError as error:
-            if self._undecodable == 'fail':
-                raise EncodingError(
-                    f'{path}: {error.reason}', error.column, error.encoding
-                ) from None
-            _logger.warning('%s: %s; skipped', path, error.reason)
-            self._skipped.inc()
+    def pieces(self, file: InputFile) -> Iterator[Piece]:
+        return line_pieces(file) if self._content == 'lines' else super().pieces(file)
+
+    def read(self, piece: Piece) -> Iterator[dict[str, Any] | BadRecord]:
+        if self._content == 'lines':
+            yield from _lines(piece)
             return
-        self._read.inc()
-        yield sample
+        file, place = piece.file, {'file': piece.file.path}
+        make = text_sample if self._content == 'text' else bytes_sample
+        try:
+            sample = make(file.name, storage.read(file.path))
+        except EncodingError as error:
+            if self._skip:
+                _logger.warning('%s: %s; skipped', file.path, error.reason)
+                self._skipped.inc()
+            else:
+                yield BadRecord('encoding', error.reason, place)
+            return
+        yield {**sample, **file.fields, PLACE: place}
+
+
+def _lines(piece: Piece) -> Iterator[dict[str, Any] | BadRecord]:
+    file = piece.file
+    given = {'path': file.name, 'package': package_of(file.name), **file.fields}
+    for block in line_blocks(piece):
+        if isinstance(block, BadRecord):
+            yield block
+            continue
+        for place, line in block.lines():
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                yield BadRecord('encoding', f'the line is not UTF-8: {error}', place)
+                continue
+            for part in text.split('\r'):
+                if part := part.strip():
+                    yield {'text': part, **given, PLACE: place}
