@@ -109,7 +109,7 @@ def _about(path: str, data: bytes) -> dict[str, Any]:
 
 
 class ReadFiles(Source):
-    """Reads files: one sample a file with its text or bytes, or one sample a line.
+    r"""Reads files: one sample a file with its text or bytes, or one sample a line.
 
     A file that several inputs name is read once; its path is relative to the first of them. What
     is no text is a bad record of the kind `encoding`, damaged compressed data one of the kind
@@ -117,9 +117,9 @@ class ReadFiles(Source):
 
     Example:
         >>> path = getfixture('tmp_path') / 'a.txt'
-        >>> _ = path.write_text('one\\n\\ntwo\\n')
+        >>> _ = path.write_text('one\n\ntwo\n')
         >>> [sample['text'] for sample in ReadFiles([path]).iterate()]
-        ['one\\n\\ntwo\\n']
+        ['one\n\ntwo\n']
         >>> [sample['text'] for sample in ReadFiles([path], content='lines').iterate()]
         ['one', 'two']
     """
@@ -148,7 +148,7 @@ class ReadFiles(Source):
             pattern: What the names of files below a folder must match.
             exclude: Names, or globs of names, to leave out.
             split: A pattern of the ends of paths whose fields every sample gets.
-            on_error: `fail` or `dead_letter`.
+            on_error: `fail`, `dead_letter` or `inline`.
 
         Raises:
             OptionError: A value that cannot work.

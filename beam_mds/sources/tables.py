@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from beam_mds.errors import OptionError
+from beam_mds.format import Columns
 from beam_mds.records import BadRecord
 from beam_mds.sources.base import Piece, Source
 from beam_mds.sources.inputs import InputFile
@@ -106,10 +107,11 @@ class ReadTables(Source):
             exclude: Names, or globs of names, to leave out; by default what Hadoop hides, like
                 `_SUCCESS` and `.part-0.crc`.
             split: A pattern of the ends of paths whose fields every sample gets.
-            on_error: `fail` or `dead_letter`.
+            on_error: `fail`, `dead_letter` or `inline`.
 
         Raises:
             OptionError: A value that cannot work.
+            ColumnsError: An encoding is unknown; the column is named.
         """
         super().__init__(inputs, pattern=pattern, exclude=exclude, split=split, on_error=on_error)
         for name, value, known in (
@@ -123,6 +125,8 @@ class ReadTables(Source):
         self._format, self._partitions, self._extra = format, partitions, extra == 'ignore'
         self._wanted = None if columns is None else list(columns)
         self._encodings = dict(columns) if isinstance(columns, Mapping) else {}
+        if self._encodings:
+            Columns(self._encodings)
         if format == 'csv':
             check_typed(self._encodings)
         self._dialect = delimited.Dialect(csv_header, csv_delimiter, csv_quote, csv_encoding)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 import importlib
 import itertools
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,14 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_mds import EncodingError, OptionError, RecordError, StorageError, read_samples, storage
-from beam_mds.records import PLACE, BadRecord
 from beam_mds.indexes import read_index
+from beam_mds.records import PLACE
 from beam_mds.sources.files import (
     COLUMNS,
     ReadFiles,
+    bytes_sample,
     decode_text,
     package_of,
-    bytes_sample,
     text_sample,
 )
 from beam_mds.sources.inputs import list_files
@@ -257,6 +259,16 @@ def test_an_undecodable_file_fails_the_job_and_is_named(tree: str) -> None:
         (['ftp3://x'], {}, 'Beam has no filesystem'),
         (
             ['a'],
+            {'content': 'words'},
+            "content='words' is unknown: expected text or bytes or lines",
+        ),
+        (
+            ['a'],
+            {'content': 'lines', 'undecodable': 'skip'},
+            "undecodable='skip' is for whole text files, not for content='lines'",
+        ),
+        (
+            ['a'],
             {'undecodable': 'ignore'},
             "undecodable='ignore' is unknown: expected fail or skip",
         ),
@@ -360,3 +372,83 @@ def test_importing_a_pipeline_parses_nothing_and_defines_no_options(
         importlib.reload(importlib.import_module(f'pipelines.{name}'))
     modules = {option.__module__.partition('.')[0] for option in PipelineOptions.__subclasses__()}
     assert not modules & {'beam_mds', 'pipelines'}
+
+
+# Files of any kind, and lines.
+
+
+def test_files_of_any_kind_are_bytes(tree: str, tmp_path: Path) -> None:
+    _fill(Path(tree), {'bad.bin': b'\xff\x00'})
+    read = _run(f'--input={tree}', f'--output={tmp_path}/out', '--binary')
+    expected = {**_FILES, 'bad.bin': b'\xff\x00'}
+    assert read == {name: bytes_sample(name, data) for name, data in expected.items()}
+    assert read['bad.bin']['bytes'] == b'\xff\x00'
+
+
+def test_bytes_can_be_a_column_of_images(tmp_path: Path) -> None:
+    tree = _fill(tmp_path / 'in', {'a.png': _PNG})
+    _run(
+        f'--input={tree}', f'--output={tmp_path}/out', '--binary', '--columns=path,bytes=png',
+        '--rename=bytes=image',
+    )  # fmt: skip
+    (sample,) = read_samples(tmp_path / 'out')
+    assert sample['image'].size == (1, 1)
+    assert sample['path'] == 'a.png'
+
+
+# One pixel.
+_PNG = bytes.fromhex(
+    '89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b55'
+    '0000000a49444154789c636000000002000148afa4710000000049454e44ae426082'
+)
+
+
+@pytest.mark.parametrize('compress', [bytes, gzip.compress])
+def test_lines_are_samples_without_the_white_space_around_them(
+    compress: Any, tmp_path: Path
+) -> None:
+    text = '\ufeff one \r\n\n \t\nzwei\u2028drei\rvier\n\u3000fünf'
+    tree = _fill(tmp_path / 'in', {'a/b.txt': compress(text.encode())})
+    files.main([f'--input={tree}', f'--output={tmp_path}/out', '--lines', '--runner=FnApiRunner'])
+    samples = list(read_samples(tmp_path / 'out'))
+    assert sorted(sample['text'] for sample in samples) == [
+        'fünf', 'one', 'vier', 'zwei\u2028drei',
+    ]  # fmt: skip
+    assert {tuple(sample) for sample in samples} == {('text',)}
+    lines = list(ReadFiles([tree], content='lines').iterate())
+    assert [line[PLACE]['line'] for line in lines] == [1, 4, 4, 5]
+    assert {line['path'] for line in lines} == {'a/b.txt'}
+
+
+def test_a_line_that_is_no_text_is_a_bad_record_and_all_others_are_kept(tmp_path: Path) -> None:
+    tree = _fill(tmp_path / 'in', {'a.txt': b'one\n\xff\nthree\n'})
+    first, bad, last = ReadFiles([tree], content='lines').iterate()
+    assert (first['text'], last['text']) == ('one', 'three')
+    assert (bad.error_type, bad.place) == ('encoding', {'file': f'{tree}/a.txt', 'line': 2})
+    assert bad.message.startswith('the line is not UTF-8: ')
+
+
+def test_bad_files_are_listed_and_the_others_written_where_that_is_allowed(
+    tree: str, tmp_path: Path
+) -> None:
+    _fill(Path(tree), {'bad.txt': b'\xff'})
+    read = _run(f'--input={tree}', f'--output={tmp_path}/out', '--max_error_ratio=0.2')
+    assert sorted(read) == sorted(_FILES)
+    (letter,) = map(json.loads, (tmp_path / 'out.errors.jsonl').read_text().splitlines())
+    assert (letter['stage'], letter['error_type']) == ('read', 'encoding')
+    assert letter['place'] == {'file': f'{tree}/bad.txt'}
+
+
+def test_every_sample_has_the_place_of_its_file(tree: str) -> None:
+    for content in ('text', 'bytes'):
+        samples = list(ReadFiles([tree], content=content).iterate())
+        assert {sample[PLACE]['file'] for sample in samples} == {
+            f'{tree}/{name}' for name in _FILES
+        }
+
+
+def test_files_get_the_fields_of_the_split_pattern(tree: str, tmp_path: Path) -> None:
+    _run(f'--input={tree}/json', f'--output={tmp_path}/out', '--split={split}.py', '--exclude=data')
+    assert sorted(path.name for path in (tmp_path / 'out').iterdir() if path.is_dir()) == [
+        '__init__', 'decoder',
+    ]  # fmt: skip

@@ -54,18 +54,18 @@ def test_several_formats_in_one_folder_are_read_in_order_of_their_names(tmp_path
     assert values(rows) == [*TABLE.to_pylist()[:3], {'n': '3', 'text': 'drei'}]
 
 
-@pytest.mark.parametrize('format', ['parquet', 'arrow', 'avro'])
+@pytest.mark.parametrize('kind', ['parquet', 'arrow', 'avro'])
 def test_a_file_of_another_format_than_the_given_one_is_a_bad_record(
-    format: str, tmp_path: Path
+    kind: str, tmp_path: Path
 ) -> None:
     path = tmp_path / 'a.csv'
     path.write_text('a,b\n')
-    rows, bad = read(ReadTables([path], format=format))
+    rows, bad = read(ReadTables([path], format=kind))
     assert not rows
     (record,) = bad
     assert (record.error_type, record.place) == ('format', {'file': str(path)})
     assert record.message == (
-        f"a file of csv, expected format {format}; it begins with b'a,b\\n': say its format"
+        f"a file of csv, expected format {kind}; it begins with b'a,b\\n': say its format"
     )
 
 
@@ -319,6 +319,8 @@ def test_the_schema_of_a_file_that_is_no_table_is_an_error_that_names_it(tmp_pat
 
 # In a pipeline.
 
+EPOCH = dt.datetime.fromisoformat('1970-01-01')
+
 SCALARS: dict[Any, Any] = {
     pa.int16(): st.integers(-(2**15), 2**15 - 1),
     pa.uint64(): st.integers(0, 2**64 - 1),
@@ -329,7 +331,7 @@ SCALARS: dict[Any, Any] = {
     pa.large_string(): st.text(max_size=9),
     pa.binary(): st.binary(max_size=9),
     pa.decimal128(9, 2): st.decimals('-999.99', '999.99', places=2),
-    pa.timestamp('us'): st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1)),
+    pa.timestamp('us'): st.datetimes(EPOCH.replace(year=1900), EPOCH.replace(year=2100)),
     pa.list_(pa.float64()): st.lists(st.floats(allow_nan=False), min_size=1, max_size=4),
     pa.list_(pa.string()): st.lists(st.text(max_size=3), max_size=3),
     pa.struct({'a': pa.int64(), 'b': pa.string()}): st.fixed_dictionaries(
@@ -353,7 +355,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 def stored(value: Any) -> Any:
     """What a reader of the dataset gets for a value of a table."""
     if isinstance(value, dt.datetime):
-        return (value - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+        return (value - EPOCH) // dt.timedelta(microseconds=1)
     return value
 
 

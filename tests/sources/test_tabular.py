@@ -199,11 +199,12 @@ def avro_file(path: Path, fields: list[Any], records: list[Any], **how: Any) -> 
 
 
 NOW = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=dt.timezone.utc)
+LOCAL = dt.datetime.fromisoformat('2024-05-06T07:08:09.123')
 SUB = {
     'type': 'record',
     'name': 'sub',
     'fields': [{'name': 'u', 'type': {'type': 'string', 'logicalType': 'uuid'}}],
-}  # noqa: E501
+}
 UUID = uuid.UUID(int=7)
 
 
@@ -238,9 +239,9 @@ UUID = uuid.UUID(int=7)
         ),
         (
             {'type': 'long', 'logicalType': 'local-timestamp-millis'},
-            dt.datetime(2024, 5, 6, 7, 8, 9, 123000),
+            LOCAL,
             pa.timestamp('ms'),
-            dt.datetime(2024, 5, 6, 7, 8, 9, 123000),
+            LOCAL,
         ),
         ({'type': 'long', 'logicalType': 'time-micros'}, dt.time(1), pa.time64('us'), dt.time(1)),
         (

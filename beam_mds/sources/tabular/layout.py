@@ -90,7 +90,8 @@ class Layout:
                 wanted; it is named.
         """
         there = [*schema.names, *fields]
-        _check_names(there, len(schema))
+        for name in there if wanted is None else wanted:
+            _check_name(name, there, len(schema))
         self.fields = {name: fields[name] for name in fields if wanted is None or name in wanted}
         self.columns = [
             _column(name, schema, there)
@@ -144,7 +145,7 @@ class Layout:
             path: Of the file.
         """
         count = rows.batch.num_rows
-        arrays = []
+        arrays, fields = [], []
         bad: dict[int, str] = {}
         for column in self.columns:
             array = _values(rows.batch, column)
@@ -155,9 +156,12 @@ class Layout:
                         f'column {column.name!r:.80} has no bytes, only the path {file!r:.200}'
                     )
             arrays.append(array)
-        arrays += [constant(value, count) for value in self.fields.values()]
-        names = [*(column.name for column in self.columns), *self.fields]
-        batch = placed(arrays, names, rows.place, path, count)
+            metadata = rows.batch.schema.field(column.path[0]).metadata
+            fields.append(pa.field(column.name, array.type, metadata=metadata))
+        for name, value in self.fields.items():
+            arrays.append(constant(value, count))
+            fields.append(pa.field(name, arrays[-1].type))
+        batch = placed(arrays, fields, rows.place, path, count)
         if bad:
             batch = batch.filter(pa.array([row not in bad for row in range(count)]))
         if batch.num_rows:
@@ -167,15 +171,15 @@ class Layout:
             yield BadRecord('media', message, {'file': path, **place})
 
 
-def _check_names(names: Sequence[str], in_file: int) -> None:
-    if '' in names:
-        raise TableError('schema', f'its column {names.index("") + 1} has no name')
-    for at, name in enumerate(names):
-        if name in names[:at]:
-            both = f'its columns {names.index(name) + 1} and {at + 1} are both'
-            if at >= in_file:
-                both = 'a column of the file and one that a folder or the split pattern gives are'
-            raise TableError('schema', f'{both} called {name!r:.80}')
+def _check_name(name: str, there: Sequence[str], in_file: int) -> None:
+    places = [at for at, other in enumerate(there) if other == name]
+    if places and not name:
+        raise TableError('schema', f'its column {places[0] + 1} has no name')
+    if len(places) > 1:
+        both = f'its columns {places[0] + 1} and {places[1] + 1} are both'
+        if places[1] >= in_file:
+            both = 'a column of the file and one that a folder or the split pattern gives are'
+        raise TableError('schema', f'{both} called {name!r:.80}')
 
 
 def _column(name: str, schema: pa.Schema, there: Sequence[str]) -> Column:

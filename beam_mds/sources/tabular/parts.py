@@ -114,7 +114,7 @@ def damage_told(what: str) -> Iterator[None]:
 
 def placed(
     arrays: Sequence[pa.Array],
-    names: Sequence[str],
+    fields: Sequence[pa.Field],
     place: Mapping[str, Any],
     path: str,
     count: int,
@@ -122,7 +122,8 @@ def placed(
     """Columns of `count` rows with `PLACE` beside them, a struct of the file and where in it."""
     numbers = [pa.array(values, pa.int64()) for values in place.values()]
     where = pa.StructArray.from_arrays([constant(path, count), *numbers], names=['file', *place])
-    return pa.RecordBatch.from_arrays([*arrays, where], names=[*names, PLACE])
+    schema = pa.schema([*fields, pa.field(PLACE, where.type)])
+    return pa.RecordBatch.from_arrays([*arrays, where], schema=schema)
 
 
 def constant(value: str | None, count: int) -> pa.Array:
