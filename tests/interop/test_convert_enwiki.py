@@ -1,8 +1,8 @@
 """streaming's enwiki_txt conversion (0.13.0, `streaming/text/convert/enwiki_text.py`), as we do it.
 
 Its input is English Wikipedia as `part-00000-of-00500` and so on for the split `train`, `eval.txt`
-for `val`: UTF-8 text, one paragraph a line. It writes each line that is not blank, without the white
-space around it, as `{'text': 'str'}`.
+for `val`: UTF-8 text, one paragraph a line. It writes each line that is not blank, without the
+white space around it, as `{'text': 'str'}`.
 """
 
 from __future__ import annotations

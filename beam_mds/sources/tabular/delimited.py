@@ -1,50 +1,35 @@
 """CSV and TSV: rows as Arrow batches of text; a bad row does not harm its neighbours.
 
 Read by the rules of RFC 4180: a field in quotes may hold delimiters, newlines and doubled quotes.
-Python's reader, not Arrow's, splits the rows: it tells the line of each, and what is wrong with one
-row stays in that row, however long it is.
 """
 
 from __future__ import annotations
 
-import contextlib
-import csv
+import codecs
+import functools
 import io
-import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
-import numpy as np
-import pyarrow as pa
-
-from beam_mds.errors import MDSError, OptionError, StorageError
+from beam_mds.errors import FormatError, OptionError
 from beam_mds.format.encodings.base import is_utf8
 from beam_mds.records import BadRecord
+from beam_mds.sources.tabular.csvblocks import parse_block, whole_rows
+from beam_mds.sources.tabular.csvrows import LONGEST_FIELD, RowReader
 from beam_mds.sources.tabular.files import StreamFile
-from beam_mds.sources.tabular.parts import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    Found,
-    Rows,
-    TableError,
-    damage_told,
-)
+from beam_mds.sources.tabular.parts import Found, Rows, TableError, damage_told
 
 FIRST, NONE = 'first', 'none'
 
 # Names of files whose fields are separated by tabs.
 _TABS = re.compile(r'\.(tsv|tab)(\.|$)')
 
-# Byte order marks that tell an encoding by themselves.
-_MARKS = {b'\xff\xfe': 'utf-16', b'\xfe\xff': 'utf-16', b'\xef\xbb\xbf': 'utf-8-sig'}
+_UTF8 = 'utf-8'
 
-# Characters of one field: what a quote that is never closed can swallow.
-_LONGEST_FIELD = 1 << 28
-
-# Bytes that are decoded at once.
-_BUFFER = 1 << 20
+# Bytes that are read, split and parsed at once.
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -91,8 +76,7 @@ def read_names(path: str, dialect: Dialect) -> list[str]:
         TableError: There is no row, or the names are no names.
         StorageError: The file cannot be read.
     """
-    with _open(path, dialect) as lines:
-        return _Reader(path, lines, dialect).names
+    return _begin(path, dialect).names
 
 
 def read(path: str, dialect: Dialect) -> Iterator[Found]:
@@ -102,146 +86,132 @@ def read(path: str, dialect: Dialect) -> Iterator[Found]:
     closed where the field ends, or with bytes that are no text in the file's encoding.
 
     Raises:
-        TableError: The file has no header, or the data ends too early.
+        TableError: The file has no header.
         StorageError: It cannot be read.
     """
-    with _open(path, dialect) as lines:
-        reader = _Reader(path, lines, dialect)
-        yield from reader.read()
-
-
-@contextlib.contextmanager
-def _open(path: str, dialect: Dialect) -> Iterator[io.TextIOWrapper]:
+    begin = _begin(path, dialect)
+    make = functools.partial(RowReader, path, begin.delimiter, dialect.quote, begin.encoding)
     with StreamFile(path) as raw:
-        buffered = io.BufferedReader(raw, _BUFFER)
-        with damage_told('no text can be read'):
-            head = buffered.peek(3)
-        encoding = dialect.encoding or next(
-            (name for mark, name in _MARKS.items() if head.startswith(mark)), 'utf-8'
-        )
-        if encoding.lower().replace('_', '-') in ('utf-8', 'utf8'):
-            encoding = 'utf-8-sig'
-        # Bytes that are no text become lone surrogates, which mark the row that has them.
-        with io.TextIOWrapper(buffered, encoding, 'surrogateescape', newline='') as lines:
-            yield lines
+        if begin.encoding == _UTF8 and f'{begin.delimiter}{dialect.quote}'.isascii():
+            raw.read(begin.size)
+            yield from _read_blocks(path, raw, begin, dialect.quote, make)
+            return
+        reader = make(_text(raw, begin.encoding))
+        if dialect.header == FIRST:
+            next(reader.records(), None)
+        yield from reader.read(begin.names)
 
 
-class _Reader:
-    """The rows of one file.
+class _Begin(NamedTuple):
+    """What is known of a file before its rows are read.
 
     Attributes:
         names: Of the columns.
+        delimiter: Between fields.
+        encoding: Of the text.
+        size: Bytes before the first row, of UTF-8.
+        lines: Lines before the first row.
     """
 
-    def __init__(self, path: str, lines: io.TextIOWrapper, dialect: Dialect) -> None:
-        csv.field_size_limit(_LONGEST_FIELD)  # of the whole process; the default is 128 KiB
-        self._path, self._encoding = path, lines.encoding.removesuffix('-sig')
-        self._csv = csv.reader(
-            lines,
-            delimiter=dialect.delimiter or ('\t' if _has_tabs(path) else ','),
-            quotechar=dialect.quote or '"',
-            quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
-            strict=True,
-        )
-        self._line = 1
-        self._records = self._read_records()
+    names: list[str]
+    delimiter: str
+    encoding: str
+    size: int
+    lines: int
+
+
+def _begin(path: str, dialect: Dialect) -> _Begin:
+    delimiter = dialect.delimiter or ('\t' if _has_tabs(path) else ',')
+    with StreamFile(path) as raw:
+        with damage_told('no text can be read'):
+            encoding, mark = _encoding(raw, dialect.encoding)
         if dialect.header not in (FIRST, NONE):
-            self.names = list(dialect.header)
-            return
-        first = next(self._records, None)
-        if first is None:
-            raise TableError('header', 'the file is empty: it has not even a header')
-        if isinstance(first, BadRecord):
-            raise TableError(first.error_type, f'its first row: {first.message}')
-        self.names = first
-        if dialect.header == NONE:
-            self.names = [f'f{number}' for number in range(len(first))]
-            self._records = itertools.chain([first], self._records)
-        elif bad := next((name for name in first if not is_utf8(name)), None):
-            raise TableError('encoding', f'its header: {self._no_text(bad)}')
+            return _Begin(list(dialect.header), delimiter, encoding, mark, 0)
+        seen: list[str] = []
+        text = _kept(_text(raw, encoding), seen)
+        reader = RowReader(path, delimiter, dialect.quote, encoding, text)
+        first = next(reader.records(), None)
+    if first is None:
+        raise TableError('header', 'the file is empty: it has not even a header')
+    if isinstance(first, BadRecord):
+        raise TableError(first.error_type, f'its first row: {first.message}')
+    if dialect.header == NONE:
+        names = [f'f{number}' for number in range(len(first))]
+        return _Begin(names, delimiter, encoding, mark, 0)
+    if bad := next((name for name in first if not is_utf8(name)), None):
+        raise TableError('encoding', f'its header: {reader.no_text(bad)}')
+    size = mark + len(''.join(seen).encode(errors='surrogateescape'))
+    return _Begin(first, delimiter, encoding, size, reader.lines_read)
 
-    def read(self) -> Iterator[Found]:
-        """The rows and the bad ones, in order."""
-        rows: list[list[str]] = []
-        lines: list[int] = []
-        size = 0
-        for record in self._records:
-            good = isinstance(record, list) and len(record) == len(self.names)
-            if good:
-                rows.append(record)
-                lines.append(self._line)
-                size += sum(map(len, record))
-            if not good or size >= BATCH_BYTES or len(rows) >= BATCH_ROWS:
-                yield from self._batch(rows, lines)
-                rows, lines, size = [], [], 0
-            if isinstance(record, BadRecord):
-                yield record
-            elif not good:
-                wanted = f'{len(record)} fields, expected {len(self.names)} as the header has'
-                yield self._bad('csv', wanted, record)
-        yield from self._batch(rows, lines)
 
-    def _read_records(self) -> Iterator[Any]:
-        """The fields of each row that is not blank, or a bad record; `_line` is its first line."""
-        while True:
-            self._line = self._csv.line_num + 1
-            try:
-                row = next(self._csv)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield self._bad('csv', self._reason(error))
-                continue
-            except StorageError:
-                raise
-            except (MDSError, UnicodeError) as error:
-                yield self._bad('damaged', f'the text ends here, and the rest is lost: {error}')
-                return
-            if row:
-                yield row
+def _encoding(raw: StreamFile, given: str | None) -> tuple[str, int]:
+    """The encoding, and the bytes of a mark that it does not take away itself, which are read."""
+    head = raw.read(len(codecs.BOM_UTF8))
+    encoding = _UTF8 if given is None else codecs.lookup(given).name.removesuffix('-sig')
+    if given is None and head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = 'utf-16'
+    if encoding == _UTF8 and head == codecs.BOM_UTF8:
+        return encoding, len(head)
+    raw.unread(head)
+    return encoding, 0
 
-    def _batch(self, rows: list[list[str]], lines: list[int]) -> Iterator[Found]:
-        if not rows:
-            return
+
+def _text(raw: StreamFile | io.BytesIO, encoding: str) -> Iterator[str]:
+    """Lines with their ends; bytes that are no text become lone surrogates, which are none."""
+    buffered = raw if isinstance(raw, io.BytesIO) else io.BufferedReader(raw, _BLOCK)
+    return io.TextIOWrapper(buffered, encoding, 'surrogateescape', newline='')
+
+
+def _kept(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
+    for line in lines:
+        seen.append(line)
+        yield line
+
+
+def _read_blocks(
+    path: str,
+    raw: StreamFile,
+    begin: _Begin,
+    quote: str | None,
+    make: Callable[..., RowReader],
+) -> Iterator[Found]:
+    """The rows of UTF-8: block by block while its quotes are in their places, else one by one.
+
+    Args:
+        path: The file.
+        raw: What follows the header.
+        begin: What is known of the file.
+        quote: One ASCII character, or None.
+        make: Makes a reader of lines of the file, with the number of lines before them.
+    """
+    before, carry, more = begin.lines, b'', True
+    while more:
         try:
-            arrays = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-        except UnicodeEncodeError:
-            yield from self._without_bad_text(rows, lines)
+            data = raw.read(max(_BLOCK, len(carry)))  # of a long row twice as much each time
+        except FormatError as error:
+            message = f'the text ends here, and the rest is lost: {error}'
+            yield BadRecord('damaged', message, {'file': path, 'line': before + 1})
             return
-        batch = pa.RecordBatch.from_arrays(arrays, names=self.names)
-        yield Rows(batch, {'line': np.array(lines)})
-
-    def _without_bad_text(self, rows: list[list[str]], lines: list[int]) -> Iterator[Found]:
-        bad = {}
-        for number, row in enumerate(rows):
-            for name, text in zip(self.names, row, strict=True):
-                if not is_utf8(text):
-                    message = f'column {name!r:.80}: {self._no_text(text)}'
-                    at: dict[str, str | int] = {'file': self._path, 'line': lines[number]}
-                    bad[number] = BadRecord('encoding', message, at)
-                    break
-        kept = [number for number in range(len(rows)) if number not in bad]
-        yield from self._batch(
-            [rows[number] for number in kept], [lines[number] for number in kept]
-        )
-        yield from bad.values()
-
-    def _no_text(self, text: str) -> str:
-        at = next(at for at, char in enumerate(text) if '\ud800' <= char <= '\udfff')
-        return (
-            f'byte 0x{ord(text[at]) & 0xFF:02x} behind {text[max(0, at - 20) : at]!r} is no '
-            f'{self._encoding} text: say the encoding of the file'
-        )
-
-    def _reason(self, error: csv.Error) -> str:
-        last = self._csv.line_num
-        lines = f', and lines {self._line} to {last} are lost' if last > self._line else ''
-        if 'unexpected end' in str(error):
-            return f'a quote is opened and never closed{lines}'
-        return f'{error}{lines}'
-
-    def _bad(self, kind: str, message: str, element: Any = None) -> BadRecord:
-        return BadRecord(kind, message, {'file': self._path, 'line': self._line}, element)
+        more = bool(data)
+        block = carry + data
+        if not more and block and not block.endswith(b'\n'):
+            block += b'\n'
+        rows = whole_rows(block, begin.delimiter, quote)
+        whole = rows is not None and (more or rows.size == len(block))
+        if rows is None or not whole or len(block) - rows.size > LONGEST_FIELD:
+            raw.unread(block)
+            yield from make(_text(raw, _UTF8), before).read(begin.names)
+            return
+        carry = block[rows.size :]
+        block = block[: rows.size]
+        before, first = before + rows.newlines, before + 1
+        if rows.plain and not len(rows.lines):
+            continue
+        batch = parse_block(block, begin.names, begin.delimiter, quote) if rows.plain else None
+        if batch is not None and batch.num_rows == len(rows.lines):
+            yield Rows(batch, {'line': rows.lines + first})
+        else:
+            yield from make(_text(io.BytesIO(block), _UTF8), first - 1).read(begin.names)
 
 
 def _has_tabs(path: str) -> bool:

@@ -72,19 +72,26 @@ class StreamFile(io.RawIOBase):
         Raises:
             StorageError: It cannot be read.
         """
-        self._stream = open_stream(path)
+        self._stream, self._again = open_stream(path), b''
         self.compression = self._stream.compression
 
     def readable(self) -> bool:
         return True
 
+    def unread(self, data: bytes) -> None:
+        """Gives bytes back, to be read again next."""
+        self._again = data + self._again
+
     def read(self, size: int | None = -1) -> bytes:
         if size is None or size < 0:
-            return b''.join(self._stream.blocks())
-        return self._stream.read(size)
+            return self._again + b''.join(self._stream.blocks())
+        if not self._again:
+            return self._stream.read(size)
+        data, self._again = self._again[:size], self._again[size:]
+        return data
 
     def readinto(self, target: Any) -> int:
-        data = self._stream.read(len(target))
+        data = self.read(len(target))
         target[: len(data)] = data
         return len(data)
 
