@@ -166,7 +166,9 @@ def wire(pipeline: beam.Pipeline, args: argparse.Namespace, conversion: Conversi
     """
     columns = columns_of(args, conversion)
     args.default_key = conversion.key
-    options = {**write_options(args), 'split': split_column(args)}
+    options = write_options(args)
+    if _is_pattern(args.split):
+        options['split'] = _split_field(args.split)
     if options['split'] is not None and options['split'] not in columns:
         options['drop_split_column'] = True
     write = WriteToMDS(columns=columns, extra='ignore', **options).with_exception_handling(
@@ -305,15 +307,8 @@ def _is_pattern(split: str | None) -> bool:
     return split is not None and '{' in split
 
 
-def split_column(args: argparse.Namespace) -> str | None:
-    """The column that names a sample's split: `--split`, or the field of a path pattern there.
-
-    Raises:
-        OptionError: The pattern has several fields.
-    """
-    pattern: str | None = args.split
-    if pattern is None or not _is_pattern(pattern):
-        return pattern
+def _split_field(pattern: str) -> str:
+    """The field of a path pattern that names the split."""
     fields = sorted(set(_FIELD.findall(pattern)))
     if len(fields) == 1:
         return str(fields[0])

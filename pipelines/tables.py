@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from beam_mds import ColumnsError, OptionError, ReadTables
 from beam_mds.schema import infer_columns
-from beam_mds.sources.tables import FORMATS, MEDIA, image_encoding
-from pipelines.conversion import Conversion, make_main, renames_of, source_options, split_column
+from beam_mds.sources.tables import FORMATS, MEDIA, TableError, image_encoding
+from pipelines.conversion import Conversion, make_main, source_options, split_field
 
 DESCRIPTION = """
 Writes tables as an MDS dataset, one sample a row: Parquet, Arrow IPC (also Feather and streams),
@@ -75,15 +75,17 @@ def build(args: argparse.Namespace) -> Conversion:
         MDSError: An option cannot work, or the first file cannot be read.
     """
     options = {**source_options(args), **_table_options(args)}
-    probe = ReadTables(columns=list(args.columns) or None, **options)
-    columns = infer(probe, args.columns)
-    wanted = dict(columns)
-    split = split_column(args)
-    if split is not None:
-        old = next((old for old, new in renames_of(args).items() if new == split), split)
-        wanted.setdefault(old, 'str')
-    source = ReadTables(columns=wanted, extra='ignore' if args.columns else 'error', **options)
-    source.schema()  # fails where the first file's types are not what --columns says
+    try:
+        columns = infer(ReadTables(columns=list(args.columns) or None, **options), args.columns)
+        wanted = dict(columns)
+        if (split := split_field(args)) is not None:
+            wanted.setdefault(split, 'str')
+        source = ReadTables(columns=wanted, extra='ignore' if args.columns else 'error', **options)
+        source.schema()  # fails where the first file's types are not what --columns says
+    except TableError as error:
+        if error.error_type == 'schema':
+            raise OptionError(str(error)) from None
+        raise
     return Conversion(source, columns)
 
 

@@ -18,11 +18,12 @@ CONVERSIONS = {
     'arrow': 'Arrow IPC and Feather files',
     'csv': 'CSV and TSV files',
     'avro': 'Avro files',
+    'tables': 'tables of all these formats, told by what the files hold',
     'files': 'files of text or of any kind, or lines of text',
 }
 
 # The module in `pipelines` where it is not called as the conversion, which is its --format then.
-_MODULES = dict.fromkeys(('parquet', 'arrow', 'csv', 'avro'), 'tables')
+MODULES = dict.fromkeys(('parquet', 'arrow', 'csv', 'avro'), 'tables')
 
 _EXAMPLES = """
 beam-mds convert jsonl --input 'data/*.jsonl.zst' --output dataset --columns text=str
@@ -42,11 +43,11 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
     kinds = parser.add_subparsers(metavar='KIND', required=True, parser_class=type(parser))
     for name, about in CONVERSIONS.items():
-        module = importlib.import_module(f'pipelines.{_MODULES.get(name, name)}')
+        module = importlib.import_module(f'pipelines.{MODULES.get(name, name)}')
         kind = add_command(kinds, name, _run, f'{about}\n{module.DESCRIPTION}', module.EXAMPLES)
         kind.set_defaults(module=module)
         conversion.add_options(kind, module)
-        if name in _MODULES:
+        if name in MODULES:
             kind.set_defaults(format=name)
 
 

@@ -20,7 +20,7 @@ from beam_mds.sources.tabular.media import image_encoding
 from beam_mds.sources.tabular.parts import Found, Rows, TableError, damage_told, grouped
 from beam_mds.sources.tabular.typed import check_typed, parsed
 
-__all__ = ['ERROR_TYPES', 'FORMATS', 'MEDIA', 'ReadTables', 'image_encoding']
+__all__ = ['ERROR_TYPES', 'FORMATS', 'MEDIA', 'ReadTables', 'TableError', 'image_encoding']
 
 FORMATS = ('auto', 'parquet', 'arrow', 'csv', 'avro')
 
@@ -192,8 +192,9 @@ class ReadTables(Source):
 
     def _layout(self, file: InputFile, kind: str) -> Layout:
         fields = hive_fields(file.name) if self._partitions else {}
+        wanted = None if self._wanted is None else dict.fromkeys([*self._wanted, *file.fields])
         schema = self._file_schema(file.path, kind)
-        layout = Layout(schema, {**fields, **file.fields}, self._wanted, self._extra)
+        layout = Layout(schema, {**fields, **file.fields}, wanted, self._extra)
         if kind != 'csv':  # whose texts become what their encodings take
             layout.check_types(self._encodings)
         return layout

@@ -17,6 +17,7 @@ from PIL import Image
 
 from beam_mds import ErrorThresholdError, cli, read_samples
 from beam_mds.indexes import read_index
+from beam_mds.sources.tables import TableError
 from pipelines import conversion
 from tests.helpers.tables import store
 
@@ -180,17 +181,19 @@ def test_columns_are_chosen_encoded_and_renamed(tmp_path: Path) -> None:
 
 
 def test_a_column_that_is_not_there_is_an_error_that_names_file_and_columns(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store(pa.table({'n': [1]}), tmp_path / 'in' / 'a.parquet')
-    with pytest.raises(SystemExit, match=r"a\.parquet: it has no column 'm': there are n"):
-        convert(tmp_path, '--columns=m')
+    message = usage_error(capsys, tmp_path, '--columns=m')
+    assert "in/a.parquet: it has no column 'm': there are n" in message
 
 
-def test_an_encoding_that_a_column_cannot_have_is_an_error_before_the_job(tmp_path: Path) -> None:
+def test_an_encoding_that_a_column_cannot_have_is_an_error_before_the_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store(pa.table({'n': ['x']}), tmp_path / 'in' / 'a.parquet')
-    with pytest.raises(SystemExit, match=r"a\.parquet: column 'n' is string, and cannot be int"):
-        convert(tmp_path, '--columns=n=int')
+    message = usage_error(capsys, tmp_path, '--columns=n=int')
+    assert "in/a.parquet: column 'n' is string, and cannot be int as the dataset has" in message
 
 
 def test_folders_are_columns_and_a_column_can_be_the_split(tmp_path: Path) -> None:
@@ -311,7 +314,7 @@ def test_a_file_with_a_column_that_the_first_has_not_is_a_dead_letter_unless_col
 def test_a_first_file_that_is_no_table_is_an_error_before_the_job(tmp_path: Path) -> None:
     (tmp_path / 'in').mkdir()
     (tmp_path / 'in' / 'a').write_bytes(b'PAR1')
-    with pytest.raises(SystemExit, match=rf'{tmp_path}/in/a: not a Parquet file, or damaged'):
+    with pytest.raises(TableError, match=rf'{tmp_path}/in/a: not a Parquet file, or damaged'):
         convert(tmp_path)
 
 
