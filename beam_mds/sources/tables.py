@@ -194,7 +194,8 @@ class ReadTables(Source):
         fields = hive_fields(file.name) if self._partitions else {}
         wanted = None if self._wanted is None else dict.fromkeys([*self._wanted, *file.fields])
         schema = self._file_schema(file.path, kind)
-        layout = Layout(schema, {**fields, **file.fields}, wanted, self._extra)
+        with damage_told('its schema is damaged'):  # such as names that are no text
+            layout = Layout(schema, {**fields, **file.fields}, wanted, self._extra)
         if kind != 'csv':  # whose texts become what their encodings take
             layout.check_types(self._encodings)
         return layout

@@ -12,6 +12,7 @@ import apache_beam as beam
 import fastavro
 import hypothesis
 import hypothesis.strategies as st
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -445,11 +446,24 @@ def test_a_store_that_is_busy_is_asked_again(kind: str, faults: Faults) -> None:
     assert not bad
 
 
-def test_a_store_that_fails_for_good_is_an_error_and_no_bad_record(faults: Faults) -> None:
-    store(counting(2), faults.local / 'a')
-    faults.add(Fault('read', nth=3, times=None, error='permission'))
+@pytest.mark.parametrize('kind', [*KINDS, 'csv'])
+def test_a_store_that_fails_for_good_is_an_error_and_no_bad_record(
+    kind: str, faults: Faults
+) -> None:
+    path = faults.local / f'a.{kind}'
+    if kind == 'csv':
+        path.write_text('n\n' + '1\n' * 2_000_000)
+    else:
+        rng = np.random.default_rng(0)
+        table = pa.table({'n': [rng.bytes(1 << 20) for _ in range(12)]})
+        store(table, path, kind, 3)
+    source = ReadTables([f'{faults.folder}/a.{kind}'])
+    read(source)
+    reads = len(faults.calls('read'))
+    faults.clear()
+    faults.add(Fault('read', nth=reads - 1, times=None, error='permission'))
     with pytest.raises(StorageError, match='Permission denied'):
-        read(ReadTables([f'{faults.folder}/a']))
+        read(source)
 
 
 def test_a_bucket_is_read(gcs_bucket: str, tmp_path: Path) -> None:
@@ -462,6 +476,27 @@ def test_a_bucket_is_read(gcs_bucket: str, tmp_path: Path) -> None:
     rows, bad = read(ReadTables([gcs_bucket]))
     assert values(rows) == [{**row, 'x': '1'} for row in TABLE.to_pylist() * 3]
     assert not bad
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_extension_types_are_what_they_are_stored_as_and_tensors_stay(
+    kind: str, tmp_path: Path
+) -> None:
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b'u' * 16], pa.binary(16)))
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((1, 2, 3), np.float32))
+    path = store(pa.table({'u': uuids, 't': tensors}), tmp_path / 'a', kind)
+    schema = ReadTables([path]).schema()
+    assert infer_columns(schema) == {'u': 'bytes', 't': 'ndarray:float32:2,3'}
+    (batch,) = ReadTables([path]).iterate()
+    assert batch.column('u').to_pylist() == [b'u' * 16]
+
+
+def test_names_that_are_no_text_are_a_bad_record(tmp_path: Path) -> None:
+    path = store(pa.table({'nämé': [1]}), tmp_path / 'a', 'stream')
+    path.write_bytes(path.read_bytes().replace('é'.encode(), b'\xff\xff'))
+    rows, (record,) = read(ReadTables([path]))
+    assert not rows
+    assert record.error_type == 'damaged'
 
 
 def test_decimals_keep_their_scale(tmp_path: Path) -> None:

@@ -315,27 +315,79 @@ CODECS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize('codec', CODECS)
-def test_avro_blocks_of_codecs_that_fastavro_has_not_are_read(codec: str, tmp_path: Path) -> None:
+SYNC = bytes(range(16))
+
+
+def container(codec: str, blocks: list[tuple[int, list[str]]]) -> bytes:
+    """An Avro file with a column `v`; of each block the count that it tells, and its texts."""
     schema = {'type': 'record', 'name': 'r', 'fields': [{'name': 'v', 'type': 'string'}]}
-    sync = bytes(range(16))
     file = io.BytesIO()
     meta = {'avro.schema': json.dumps(schema).encode(), 'avro.codec': codec.encode()}
     file.write(b'Obj\x01')
     fastavro.schemaless_writer(file, {'type': 'map', 'values': 'bytes'}, meta)
-    file.write(sync)
-    for block in (['a', 'b'], ['c' * 200]):
+    file.write(SYNC)
+    for count, texts in blocks:
         data = io.BytesIO()
-        for text in block:
+        for text in texts:
             fastavro.schemaless_writer(data, schema, {'v': text})
-        fastavro.schemaless_writer(file, 'long', len(block))
-        fastavro.schemaless_writer(file, 'bytes', CODECS[codec](data.getvalue()))
-        file.write(sync)
-    (tmp_path / 'a').write_bytes(file.getvalue())
+        fastavro.schemaless_writer(file, 'long', count)
+        fastavro.schemaless_writer(file, 'bytes', CODECS.get(codec, bytes)(data.getvalue()))
+        file.write(SYNC)
+    return file.getvalue()
+
+
+def test_an_avro_block_with_more_records_than_it_tells_is_a_bad_record(tmp_path: Path) -> None:
+    # What follows the records is in turn: another list of them, the end of the list, nothing.
+    blocks = [(1, ['a']), (1, ['b', 'c']), (1, ['b', '']), (0, []), (2, ['d']), (1, ['e'])]
+    (tmp_path / 'a').write_bytes(container('null', blocks))
+    rows, bad = read(ReadTables([tmp_path / 'a']))
+    assert values(rows) == [{'v': 'a'}, {'v': 'e'}]
+    assert [record.place['row'] for record in bad] == [1, 2, 3]
+    assert bad[1].message == (
+        'a block is damaged, and its 1 rows are lost: more bytes than its records have'
+    )
+
+
+def test_an_avro_block_without_its_end_is_a_bad_record_that_says_what_was_read(
+    tmp_path: Path,
+) -> None:
+    data = container('null', [(1, ['a']), (1, ['b'])])
+    (tmp_path / 'a').write_bytes(data[:-1] + b'x')
+    rows, (record,) = read(ReadTables([tmp_path / 'a']))
+    assert values(rows) == [{'v': 'a'}]
+    assert record.place == {'file': f'{tmp_path}/a', 'row': 1}
+    assert 'no end of the block of 2 bytes where it should be' in record.message
+
+
+def test_the_checksum_of_a_snappy_block_is_checked(tmp_path: Path) -> None:
+    data = container('snappy', [(1, ['abc'])])
+    (tmp_path / 'a').write_bytes(data.replace(b'abc', b'abd'))
+    rows, (record,) = read(ReadTables([tmp_path / 'a']))
+    assert not rows
+    assert record.message.endswith('its checksum is wrong')
+
+
+@pytest.mark.parametrize(
+    'schema',
+    [b'{"type": "rec', b'["int"', b'{"type": "record", "name": "r", "fields": [{}]}', b'7'],
+)
+def test_an_avro_schema_that_is_none_is_a_bad_record(schema: bytes, tmp_path: Path) -> None:
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, {'type': 'map', 'values': 'bytes'}, {'avro.schema': schema})
+    (tmp_path / 'a').write_bytes(b'Obj\x01' + file.getvalue() + SYNC)
+    rows, (record,) = read(ReadTables([tmp_path / 'a']))
+    assert not rows
+    assert record.error_type == 'damaged'
+
+
+@pytest.mark.parametrize('codec', CODECS)
+def test_avro_blocks_of_codecs_that_fastavro_has_not_are_read(codec: str, tmp_path: Path) -> None:
+    data = container(codec, [(2, ['a', 'b']), (1, ['c' * 200])])
+    (tmp_path / 'a').write_bytes(data)
     rows, bad = read(ReadTables([tmp_path / 'a']))
     assert values(rows) == [{'v': 'a'}, {'v': 'b'}, {'v': 'c' * 200}]
     assert not bad
-    (tmp_path / 'a').write_bytes(file.getvalue().replace(codec.encode(), b'x' * len(codec)))
+    (tmp_path / 'a').write_bytes(data.replace(codec.encode(), b'x' * len(codec)))
     _, (record,) = read(ReadTables([tmp_path / 'a']))
     assert record.error_type == 'format'
     assert record.message == (

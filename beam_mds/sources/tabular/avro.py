@@ -138,7 +138,7 @@ def read_schema(path: str) -> pa.Schema:
         StorageError: It cannot be read.
     """
     with StreamFile(path) as raw:
-        return arrow_schema(_read_header(raw).schema)
+        return _read_header(raw).schema
 
 
 def read(path: str) -> Iterator[Found]:
@@ -151,7 +151,6 @@ def read(path: str) -> Iterator[Found]:
     row = 0
     with StreamFile(path) as raw:
         header = _read_header(raw)
-        schema, records_of = arrow_schema(header.schema), _decoder(header.schema)
         while True:
             try:
                 with damage_told(f'damaged, or it ends too early: {row} rows could be read'):
@@ -164,7 +163,7 @@ def read(path: str) -> Iterator[Found]:
             count, data = block
             try:
                 with damage_told(f'a block is damaged, and its {count} rows are lost'):
-                    batch = _batch(records_of(count, header.decompress(data)), schema)
+                    batch = _batch(header.decode(count, header.decompress(data)), header.schema)
             except TableError as error:
                 yield BadRecord(error.error_type, str(error), {'file': path, 'row': row})
             else:
@@ -176,13 +175,15 @@ class _Header(NamedTuple):
     """What stands at the beginning of a file.
 
     Attributes:
-        schema: Of the records, as JSON values.
+        schema: Of the records.
         decompress: The data of a block -> its records' bytes.
+        decode: The number of records and their bytes -> the records.
         sync: The bytes behind each block.
     """
 
-    schema: Any
+    schema: pa.Schema
     decompress: Callable[[bytes], bytes]
+    decode: Callable[[int, bytes], list[Any]]
     sync: bytes
 
 
@@ -190,11 +191,12 @@ def _read_header(raw: StreamFile) -> _Header:
     with damage_told('not an Avro file, or damaged'):
         header: Any = fastavro.schemaless_reader(cast('IO[bytes]', raw), _HEADER, None)
         meta = header['meta']
-        schema = json.loads(meta['avro.schema'])
+        given = json.loads(meta['avro.schema'])
+        schema, decode = arrow_schema(given), _decoder(given)
         codec = meta.get('avro.codec', b'null').decode()
     if codec not in _CODECS:
         raise TableError('format', f'its codec {codec} is unknown: there are {", ".join(_CODECS)}')
-    return _Header(schema, _CODECS[codec], header['sync'])
+    return _Header(schema, _CODECS[codec], decode, header['sync'])
 
 
 def _read_block(raw: StreamFile, sync: bytes) -> tuple[int, bytes] | None:
@@ -237,7 +239,7 @@ def _decoder(schema: Any) -> Callable[[int, bytes], list[Any]]:
             return []
         source = io.BytesIO(_long(count) + data + _long(0))
         records: Any = fastavro.schemaless_reader(source, array, None)
-        if source.read(1):
+        if len(records) != count or source.read(1):
             raise ValueError('more bytes than its records have')
         return list(records)
 

@@ -108,7 +108,8 @@ def read_stream(path: str) -> Iterator[Found]:
 def _open_file(path: str) -> Iterator[Any]:
     with SeekableFile(path) as raw:
         with damage_told(_NO_FILE):
-            reader = pa.ipc.open_file(pa.PythonFile(raw, mode='r'))
+            options = pa.ipc.IpcReadOptions(use_threads=False)
+            reader = pa.ipc.open_file(pa.PythonFile(raw, mode='r'), options=options)
         yield reader
 
 

@@ -190,7 +190,14 @@ def _column(name: str, schema: pa.Schema, there: Sequence[str]) -> Column:
     kind = schema.field(path[0]).type
     for part in path[1:]:
         kind = kind.field(part).type
+    if _is_extension(kind):
+        kind = kind.storage_type
     return Column(name, path, plain_type(kind), plain_type(kind) != kind)
+
+
+def _is_extension(kind: pa.DataType) -> bool:
+    """Whether a type is another one by a special name, as UUIDs are; tensors stay what they are."""
+    return isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.FixedShapeTensorType)
 
 
 def _find(name: str, fields: Any) -> tuple[str, ...] | None:
@@ -210,4 +217,4 @@ def _values(batch: pa.RecordBatch, column: Column) -> pa.Array:
     array = batch.column(batch.schema.get_field_index(column.path[0]))
     for name in column.path[1:]:
         array = pc.struct_field(array, name)
-    return array
+    return array.storage if _is_extension(array.type) else array

@@ -34,7 +34,7 @@ def read_schema(path: str) -> pa.Schema:
         TableError: It is no Parquet file, or its footer is damaged.
         StorageError: It cannot be read.
     """
-    with _open(path) as file:
+    with _open(path) as file, damage_told('its schema is damaged'):
         return file.schema_arrow
 
 
@@ -49,10 +49,11 @@ def cut(path: str) -> Iterator[tuple[int, int]]:
         metadata = file.metadata
         start = size = 0
         for number in range(metadata.num_row_groups):
-            if size and size + _stored_bytes(metadata.row_group(number)) > PIECE_BYTES:
+            group = metadata.row_group(number).total_byte_size
+            if size and size + group > PIECE_BYTES:
                 yield start, number
                 start, size = number, 0
-            size += _stored_bytes(metadata.row_group(number))
+            size += group
         yield start, metadata.num_row_groups
 
 
@@ -78,7 +79,7 @@ def read(path: str, start: int, stop: int, columns: Sequence[str] | None) -> Ite
             try:
                 with damage_told(f'row group {number} is damaged'):
                     for batch in file.iter_batches(
-                        _batch_rows(metadata.row_group(number), columns),
+                        _batch_rows(metadata.row_group(number)),
                         row_groups=[number],
                         columns=columns,
                         use_threads=False,
@@ -99,24 +100,17 @@ def _open(path: str) -> Iterator[Any]:
                 pq.ParquetFile(
                     raw,
                     buffer_size=_REMOTE_BUFFER if is_remote(path) else _LOCAL_BUFFER,
+                    pre_buffer=False,  # or it reads whole row groups ahead, in other threads
                     page_checksum_verification=True,
                 )
             )
         yield file
 
 
-def _stored_bytes(group: Any) -> int:
-    return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+def _batch_rows(group: Any) -> int:
+    """Rows of a batch of about `BATCH_BYTES`.
 
-
-def _batch_rows(group: Any, columns: Sequence[str] | None) -> int:
-    """Rows of a batch of about `BATCH_BYTES`."""
-    parts = [group.column(number) for number in range(group.num_columns)]
-    size: int = sum(
-        part.total_uncompressed_size
-        for part in parts
-        if columns is None
-        or any(f'{part.path_in_schema}.'.startswith(f'{name}.') for name in columns)
-    )
-    rows: int = group.num_rows
+    By the bytes of all columns: what a damaged file says of one may end the process (pyarrow 25).
+    """
+    rows, size = int(group.num_rows), int(group.total_byte_size)
     return max(1, min(BATCH_ROWS, BATCH_BYTES * rows // max(size, 1)))
