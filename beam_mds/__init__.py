@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from beam_mds.sources.base import Source, SourceResult
     from beam_mds.sources.cifar import ReadCifar10
     from beam_mds.sources.coco import ReadCoco
+    from beam_mds.sources.files import ReadFiles
     from beam_mds.sources.image_options import ImageOptions
     from beam_mds.sources.images import ReadImageFolders, ReadImagePairs
     from beam_mds.sources.imaging import ImageResult, check_image, process_image
-    from beam_mds.sources.files import ReadFiles
     from beam_mds.sources.jsonl import ReadJsonLines
     from beam_mds.sources.laion import ReadLaion
+    from beam_mds.sources.tables import ReadTables
     from beam_mds.sources.tfrecords import ReadTFRecords
     from beam_mds.sources.webdataset import ReadWebDataset
-    from beam_mds.sources.tables import ReadTables
     from beam_mds.stats import MDSStats
     from beam_mds.verify import VerifyMDS, verify_dataset
     from beam_mds.write import WriteResult, WriteToMDS
@@ -88,8 +88,8 @@ __all__ = [
     'ReadLaion',
     'ReadResult',
     'ReadTFRecords',
-    'ReadWebDataset',
     'ReadTables',
+    'ReadWebDataset',
     'RecordError',
     'ReshardMDS',
     'Source',

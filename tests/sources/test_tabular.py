@@ -7,6 +7,9 @@ import decimal
 import gzip
 import io
 import json
+import os
+import subprocess
+import sys
 import uuid
 import zlib
 from pathlib import Path
@@ -359,6 +362,13 @@ def test_an_avro_block_without_its_end_is_a_bad_record_that_says_what_was_read(
     assert 'no end of the block of 2 bytes where it should be' in record.message
 
 
+def test_an_avro_file_that_ends_within_a_number_is_cut_off(tmp_path: Path) -> None:
+    (tmp_path / 'a').write_bytes(container('null', [(1, ['a'])]) + b'\x80')
+    rows, (record,) = read(ReadTables([tmp_path / 'a']))
+    assert values(rows) == [{'v': 'a'}]
+    assert record.message.endswith('the file ends within a number')
+
+
 def test_the_checksum_of_a_snappy_block_is_checked(tmp_path: Path) -> None:
     data = container('snappy', [(1, ['abc'])])
     (tmp_path / 'a').write_bytes(data.replace(b'abc', b'abd'))
@@ -432,3 +442,60 @@ def test_what_a_cut_off_avro_file_has_is_read(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20])
     rows, (record,) = read(ReadTables([path]))
     assert record.message.startswith('not an Avro file, or damaged: ')
+
+
+@pytest.mark.parametrize('kind', [*KINDS, 'avro'])
+def test_any_damage_gives_rows_and_bad_records(kind: str, tmp_path: Path) -> None:
+    # In a process of its own: a decoder that is led astray ends it.
+    script = tmp_path / 'damage.py'
+    script.write_text(DAMAGE)
+    done = subprocess.run(
+        [sys.executable, str(script), kind, str(tmp_path / 'a')],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
+        env={**os.environ, 'PYTHONPATH': str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+DAMAGE = """
+import random, sys
+from pathlib import Path
+import fastavro, pyarrow as pa
+from beam_mds import EncodingError, ReadTables
+from beam_mds.format import Columns
+from beam_mds.records import BadRecord
+from beam_mds.sources.tables import ERROR_TYPES
+from tests.helpers.tables import store
+
+kind, path = sys.argv[1], Path(sys.argv[2])
+table = pa.table({
+    'n': range(50), 's': [f'text {i}' * 3 for i in range(50)], 'l': [[i, i] for i in range(50)],
+    'in': [{'a': i, 'b': 'x'} for i in range(50)],
+    'd': pa.array(['r', 'g'] * 25).dictionary_encode(),
+})
+if kind == 'avro':
+    fields = [{'name': 'n', 'type': 'int'}, {'name': 's', 'type': 'string'}]
+    with path.open('wb') as file:
+        fastavro.writer(file, {'type': 'record', 'name': 'r', 'fields': fields},
+                        table.select(['n', 's']).to_pylist(), sync_interval=100)
+else:
+    store(table, path, kind, 20)
+good = path.read_bytes()
+rng = random.Random(0)
+for _ in range(400):
+    data = bytearray(good)
+    for _ in range(rng.choice([1, 1, 2, 5])):
+        at = rng.randrange(len(data))
+        data[at] = rng.choice([0, 255, data[at] ^ 1 << rng.randrange(8)])
+    path.write_bytes(data)
+    for element in ReadTables([path], format='parquet' if kind == 'parquet' else 'auto').iterate():
+        if isinstance(element, BadRecord):
+            assert element.error_type in ERROR_TYPES
+        else:
+            for name in {'s', 'd', 'in'} & set(element.schema.names):
+                encoding = 'json' if name == 'in' else 'str'
+                try:
+                    Columns({name: encoding}).encode_batch(element, ignore=None)
+                except EncodingError:
+                    pass
+"""
