@@ -29,13 +29,15 @@ def test_the_code_of_the_conversions_runs(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_every_conversion_has_its_section() -> None:
-    assert set(re.findall(r'^## (.*)$', _TEXT, re.MULTILINE)) >= set(convert.CONVERSIONS)
+    modules = {convert.MODULES.get(name, name) for name in convert.CONVERSIONS}
+    assert set(re.findall(r'^## (.*)$', _TEXT, re.MULTILINE)) >= modules
 
 
 @pytest.mark.parametrize('name', convert.CONVERSIONS)
 def test_options_in_commands_are_there(name: str) -> None:
     parser = argparse.ArgumentParser()
-    conversion.add_options(parser, importlib.import_module(f'pipelines.{name}'))
+    module = importlib.import_module(f'pipelines.{convert.MODULES.get(name, name)}')
+    conversion.add_options(parser, module)
     there = {option for action in parser._actions for option in action.option_strings}
     text = _TEXT.replace('\\\n', ' ')
     commands = re.findall(rf'^    beam-mds convert {name} (.*?)(?: -- .*)?$', text, re.MULTILINE)
