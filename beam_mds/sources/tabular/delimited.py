@@ -194,8 +194,6 @@ def _read_blocks(
             return
         more = bool(data)
         block = carry + data
-        if not more and block and not block.endswith(b'\n'):
-            block += b'\n'
         rows = whole_rows(block, begin.delimiter, quote)
         whole = rows is not None and (more or rows.size == len(block))
         if rows is None or not whole or len(block) - rows.size > LONGEST_FIELD:
