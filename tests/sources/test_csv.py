@@ -411,3 +411,13 @@ def test_a_bad_row_does_not_end_the_reading_in_blocks(
     assert len(found) == 800_000
     assert record.place['line'] == 400_002
     assert len(read_by_rows) == 1
+
+
+def test_a_quote_that_is_never_closed_does_not_take_the_memory_of_its_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (csvrows, delimited):
+        monkeypatch.setattr(module, 'LONGEST_FIELD', 1 << 20)
+    path.write_text('a\n"' + ('x' * 999 + '\n') * 80_000)
+    source = ReadTables([path])
+    assert peak_of(lambda: [None for _ in source.iterate()]) < 60 << 20
