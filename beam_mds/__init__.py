@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from beam_mds.sources.jsonl import ReadJsonLines
     from beam_mds.sources.laion import ReadLaion
     from beam_mds.sources.tfrecords import ReadTFRecords
+    from beam_mds.sources.tokenizing import TokenizerFile
+    from beam_mds.sources.tokens import ReadTokens, TokenizeText
     from beam_mds.sources.webdataset import ReadWebDataset
     from beam_mds.stats import MDSStats
     from beam_mds.verify import VerifyMDS, verify_dataset
@@ -85,6 +87,7 @@ __all__ = [
     'ReadLaion',
     'ReadResult',
     'ReadTFRecords',
+    'ReadTokens',
     'ReadWebDataset',
     'RecordError',
     'ReshardMDS',
@@ -92,6 +95,8 @@ __all__ = [
     'SourceResult',
     'StorageError',
     'TargetError',
+    'TokenizeText',
+    'TokenizerFile',
     'UnreadSamples',
     'VerifyMDS',
     'WhereError',
@@ -128,9 +133,12 @@ _MODULES = {
     'ReadResult': 'beam_mds.read',
     'ReadTFRecords': 'beam_mds.sources.tfrecords',
     'ReadWebDataset': 'beam_mds.sources.webdataset',
+    'ReadTokens': 'beam_mds.sources.tokens',
     'ReshardMDS': 'beam_mds.reshard',
     'Source': 'beam_mds.sources.base',
     'SourceResult': 'beam_mds.sources.base',
+    'TokenizeText': 'beam_mds.sources.tokens',
+    'TokenizerFile': 'beam_mds.sources.tokenizing',
     'UnreadSamples': 'beam_mds.reading.steps',
     'VerifyMDS': 'beam_mds.verify',
     'WriteResult': 'beam_mds.write',

@@ -14,6 +14,7 @@ CONVERSIONS = {
     'jsonl': 'JSON lines, plain or compressed',
     'tfrecord': 'TFRecord files of tf.train.Example',
     'webdataset': 'WebDataset tars, plain or compressed',
+    'text_tokens': 'texts as token ids, packed to one length or one sample a text',
 }
 
 _EXAMPLES = """
