@@ -26,8 +26,8 @@ def read_readme() -> str:
 PILLOW = 'pillow>=12.1.1'  # apache-beam 2.77's own lower bound
 MYPY = 'mypy==2.4.1'
 TOKENIZERS = [
-    'tokenizers>=0.20.1',  # encode_batch_fast
-    'tiktoken>=0.7',  # encode_to_numpy
+    'tokenizers>=0.20',  # encode_batch_fast
+    'tiktoken>=0.9',  # encode_to_numpy
 ]
 
 setup(
