@@ -34,7 +34,7 @@ from beam_mds.sources.base import Piece
 from beam_mds.sources.inputs import InputFile
 from beam_mds.sources.lines import line_pieces
 from beam_mds.sources.textfiles import ReadTextFiles
-from beam_mds.sources.tokenized import blocks
+from beam_mds.sources.tokenized import blocks, texts
 from tests.helpers.runners import runner_of
 from tests.helpers.tokens import (
     EOS,
@@ -128,10 +128,12 @@ def _tokens(corpus: Path, path: Path, **options: Any) -> ReadTokens:
 
 @pytest.mark.parametrize('wrap', [True, False])
 @pytest.mark.parametrize('task', [16 << 20, 20_000, 1])
-@pytest.mark.parametrize('held', [1 << 20, 300])
+@pytest.mark.parametrize(('texts_at_once', 'held'), [(8192, 1 << 20), (13, 300)])
 def test_packed_samples_are_those_of_one_process_whatever_the_tasks_and_blocks(
-    corpus: Path, path: Path, wrap: bool, task: int, held: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    corpus: Path, path: Path, wrap: bool, task: int, texts_at_once: int, held: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(texts, '_MOST_TEXTS', texts_at_once)
     monkeypatch.setattr(blocks, '_TASK_BYTES', task)
     monkeypatch.setattr(blocks, '_HELD_IDS', held)
     monkeypatch.setattr(blocks, '_HELD_SAMPLES', 1)
@@ -162,6 +164,7 @@ def test_samples_may_be_of_any_length(corpus: Path, path: Path, size: int) -> No
 def test_without_beam_the_samples_are_the_same_in_the_order_of_the_input(
     corpus: Path, path: Path, wrap: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(texts, '_MOST_TEXTS', 13)
     monkeypatch.setattr(blocks, '_HELD_IDS', 1000)
     rows = rows_of(_tokens(corpus, path, concat_tokens=128, no_wrap=not wrap).iterate())
     assert [row['tokens'] for row in rows] == _expected(path, 128, wrap=wrap)
@@ -192,21 +195,22 @@ def test_what_was_read_was_packed_or_dropped(corpus: Path, path: Path) -> None:
 def test_documents_of_different_groups_are_packed_apart(
     corpus: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(texts, '_MOST_TEXTS', 13)
     monkeypatch.setattr(blocks, '_HELD_IDS', 300)
     monkeypatch.setattr(blocks, '_HELD_SAMPLES', 1)
     folder = corpus.parent / 'groups'
-    texts = documents(300)
+    folder.mkdir(exist_ok=True)
+    given = documents(300)
     rng = np.random.default_rng(1)
-    groups = rng.integers(0, 3, len(texts)).astype(str).tolist()
-    for text, group in zip(texts, groups, strict=True):
-        (folder).mkdir(exist_ok=True)
+    groups = rng.integers(0, 3, len(given)).astype(str).tolist()
+    for text, group in zip(given, groups, strict=True):
         with (folder / 'a.jsonl').open('a') as file:
             file.write(write_jsonl(folder / 'one', [text], lang=group).read_text())
     (folder / 'one').unlink()
     transform = _tokens(folder, path, concat_tokens=64, group='lang')
     rows, _ = _run(transform)
     for group in '012':
-        ids = [[*found, 0] for found in library_ids(path, _of(texts, groups, group))]
+        ids = [[*found, 0] for found in library_ids(path, _of(given, groups, group))]
         expected = one_buffer(ids, 64, wrap=True)
         assert _in_order([row for row in rows if row['lang'] == group]) == expected
         alone = [row for row in rows_of(transform.iterate()) if row['lang'] == group]
