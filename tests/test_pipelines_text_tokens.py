@@ -220,8 +220,12 @@ def test_a_tokenizer_that_adds_its_own_tokens_needs_no_others(source: Path, tmp_
     path = train(tmp_path / 'own.json', special=('<s>', EOS), template='<s> $A')
     samples = _convert(source, path, tmp_path / 'out', '--concat_tokens=64')
     assert _sorted(samples) == sorted(one_buffer(library_ids(path, _TEXTS), 64, wrap=True))
+    without = ['--concat_tokens=64', '--no-add_special_tokens']
     with pytest.raises(SystemExit):
-        _convert(source, path, tmp_path / 'b', '--concat_tokens=64', '--no-add_special_tokens')
+        _convert(source, path, tmp_path / 'b', *without)
+    samples = _convert(source, path, tmp_path / 'b', *without, f'--eos_text={EOS}')
+    ids = [[*found, 1] for found in library_ids(path, _TEXTS, special=False)]
+    assert _sorted(samples) == sorted(one_buffer(ids, 64, wrap=True))
 
 
 @pytest.mark.parametrize(
