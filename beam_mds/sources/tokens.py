@@ -13,11 +13,10 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beam_mds import storage
-from beam_mds.coders import ELEMENTS
 from beam_mds.errors import OptionError
 from beam_mds.records import BadRecord
 from beam_mds.runners import runs_here
-from beam_mds.sources.base import Source, SourceResult, check_on_error
+from beam_mds.sources.base import Source, SourceResult, check_on_error, sorted_outputs
 from beam_mds.sources.tokenized import steps
 from beam_mds.sources.tokenized.blocks import Block, BlockBuilder, Packing, Task, runs_of, tasks_of
 from beam_mds.sources.tokenized.documents import (
@@ -100,7 +99,7 @@ class TokenizeText(beam.PTransform):
         """Wires the step."""
         step = beam.ParDo(steps.TokenizeSamples(self._options, self._on_error))
         read = samples | 'Tokenize' >> step.with_outputs('errors', main='samples')
-        return _result(read.samples, read.errors, self._on_error)
+        return sorted_outputs(read, self._on_error)
 
 
 class ReadTokens(beam.PTransform):
@@ -219,7 +218,7 @@ class ReadTokens(beam.PTransform):
         if self._packing is None:
             step = beam.ParDo(steps.ReadSamples(self._source, self._options, self._on_error))
             read = tasks | 'Tokenize' >> step.with_outputs('errors', main='samples')
-            return _result(read.samples, read.errors, self._on_error)
+            return sorted_outputs(read, self._on_error)
         return self._packed(start, tasks, self._packing)
 
     def _packed(
@@ -239,7 +238,8 @@ class ReadTokens(beam.PTransform):
         cut = beam.ParDo(steps.CutBlock(packing), AsSingleton(cuttings))
         found = read.blocks | 'CutBlocks' >> cut.with_outputs('done', main='samples')
         _ = start | 'DeleteFolder' >> beam.Map(_delete_folder, folder, AsIter(found.done))
-        return _result(found.samples, read.errors, self._on_error)
+        outputs = SourceResult(samples=found.samples, errors=read.errors)
+        return sorted_outputs(outputs, self._on_error)
 
     def display_data(self) -> dict[str, Any]:
         """The options, for the runner's user interface."""
@@ -276,13 +276,6 @@ def _blocks(
         else:
             yield from builder.add(one)
     yield from builder.finish()
-
-
-def _result(
-    samples: PCollection[Any], errors: PCollection[BadRecord], on_error: str
-) -> PCollection[Any] | SourceResult:
-    samples.element_type, errors.element_type = ELEMENTS, BadRecord
-    return SourceResult(samples=samples, errors=errors) if on_error == 'dead_letter' else samples
 
 
 def _shared_folder(pipeline: beam.Pipeline) -> str:
