@@ -25,6 +25,10 @@ def read_readme() -> str:
 
 PILLOW = 'pillow>=12.1.1'  # apache-beam 2.77's own lower bound
 MYPY = 'mypy==2.4.1'
+TOKENIZERS = [
+    'tokenizers>=0.20',  # encode_batch_fast
+    'tiktoken>=0.9',  # encode_to_numpy
+]
 
 setup(
     name='beam-mds',
@@ -68,6 +72,7 @@ setup(
     ],
     extras_require={
         'images': [PILLOW],
+        'tokens': TOKENIZERS,
         'test': [
             'apache-beam[dataframe]',
             'gcp-storage-emulator>=2026.7.19',
@@ -76,15 +81,18 @@ setup(
             PILLOW,
             'pytest>=8.2',
             'webdataset>=1.0.2',  # its own tars, to read
+            *TOKENIZERS,
         ],
         'lint': [
             MYPY,
             PILLOW,  # typed: mypy reads it
             'ruff==0.17.6',
             'types-tqdm',
+            *TOKENIZERS,  # typed
         ],
         'bench': [
             PILLOW,
+            *TOKENIZERS,
         ],
     },
 )

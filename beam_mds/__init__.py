@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from beam_mds.sources.laion import ReadLaion
     from beam_mds.sources.tables import ReadTables
     from beam_mds.sources.tfrecords import ReadTFRecords
+    from beam_mds.sources.tokenizing import TokenizerFile
+    from beam_mds.sources.tokens import ReadTokens, TokenizeText
     from beam_mds.sources.webdataset import ReadWebDataset
     from beam_mds.stats import MDSStats
     from beam_mds.verify import VerifyMDS, verify_dataset
@@ -89,6 +91,7 @@ __all__ = [
     'ReadResult',
     'ReadTFRecords',
     'ReadTables',
+    'ReadTokens',
     'ReadWebDataset',
     'RecordError',
     'ReshardMDS',
@@ -96,6 +99,8 @@ __all__ = [
     'SourceResult',
     'StorageError',
     'TargetError',
+    'TokenizeText',
+    'TokenizerFile',
     'UnreadSamples',
     'VerifyMDS',
     'WhereError',
@@ -134,9 +139,12 @@ _MODULES = {
     'ReadTFRecords': 'beam_mds.sources.tfrecords',
     'ReadWebDataset': 'beam_mds.sources.webdataset',
     'ReadTables': 'beam_mds.sources.tables',
+    'ReadTokens': 'beam_mds.sources.tokens',
     'ReshardMDS': 'beam_mds.reshard',
     'Source': 'beam_mds.sources.base',
     'SourceResult': 'beam_mds.sources.base',
+    'TokenizeText': 'beam_mds.sources.tokens',
+    'TokenizerFile': 'beam_mds.sources.tokenizing',
     'UnreadSamples': 'beam_mds.reading.steps',
     'VerifyMDS': 'beam_mds.verify',
     'WriteResult': 'beam_mds.write',

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cases, data, process, read, report, rounds
+from benchmarks import cases, data, process, read, report, rounds, text_tokens
 from benchmarks.rounds import Job
 from benchmarks.writes import ours_command, pool_command, write_once
 
 # Cases beside the workloads that are written.
-_OTHERS = ('encoder', 'read')
+_OTHERS = ('encoder', 'read', 'text_tokens')
 
 _ENCODERS = ('encode_sample', 'write', 'dicts', 'record batches')
 
@@ -128,6 +128,13 @@ def run_encoders(settings: Settings) -> dict[str, list[float]]:
     return seconds
 
 
+def run_text_tokens(settings: Settings) -> list[report.Series]:
+    """Tokenizes texts in all ways, in turn, round by round."""
+    process.say(f'{text_tokens.TITLE}: input')
+    jobs = text_tokens.jobs(settings.folder, settings.scale, settings.options)
+    return rounds.run(jobs, settings.rounds, settings.max_others)
+
+
 def encoder_table(seconds: dict[str, list[float]]) -> str:
     """The encoders side by side, against `MDSWriter.write`."""
     base = seconds['write']
@@ -228,6 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     encoders = run_encoders(settings) if 'encoder' in names else None
     reads = run_reads(settings) if 'read' in names else []
+    tokens = run_text_tokens(settings) if 'text_tokens' in names else []
     print(heading, end='\n\n')
     if series:
         print(report.comparison(series), report.disturbance(series), sep='\n\n', end='\n\n')
@@ -236,9 +244,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if reads:
         table = report.comparison(reads, reads=True)
         print(table, report.disturbance(reads), sep='\n\n', end='\n\n')
+    if tokens:
+        table = text_tokens.table(tokens)
+        print(table, report.disturbance(tokens), sep='\n\n', end='\n\n')
     if args.json:
-        _save(args.json, heading, [*series, *reads], encoders)
-    return int(any(one.failure for one in (*series, *reads)))
+        _save(args.json, heading, [*series, *reads, *tokens], encoders)
+    return int(any(one.failure for one in (*series, *reads, *tokens)))
 
 
 def _save(

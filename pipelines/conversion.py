@@ -125,6 +125,15 @@ def split_field(args: argparse.Namespace) -> str | None:
     return str(olds.get(args.split, args.split))
 
 
+def group_field(args: argparse.Namespace) -> str | None:
+    """The field, before `--rename`, that tells a sample's split, of the input or of its path.
+
+    Raises:
+        OptionError: A pattern does not say which of its fields it is.
+    """
+    return _split_field(args.split) if _is_pattern(args.split) else split_field(args)
+
+
 def columns_of(args: argparse.Namespace, conversion: Conversion) -> dict[str, str]:
     """The columns of the dataset, after `--rename`.
 
@@ -168,7 +177,7 @@ def wire(pipeline: beam.Pipeline, args: argparse.Namespace, conversion: Conversi
     args.default_key = conversion.key
     options = write_options(args)
     if _is_pattern(args.split):
-        options['split'] = _split_field(args.split)
+        options['split'] = group_field(args)
     if options['split'] is not None and options['split'] not in columns:
         options['drop_split_column'] = True
     write = WriteToMDS(columns=columns, extra='ignore', **options).with_exception_handling(

@@ -20,6 +20,7 @@ CONVERSIONS = {
     'avro': 'Avro files',
     'tables': 'tables of all these formats, told by what the files hold',
     'files': 'files of text or of any kind, or lines of text',
+    'text_tokens': 'texts as token ids, packed to one length or one sample a text',
 }
 
 # The module in `pipelines` where it is not called as the conversion, which is its --format then.

@@ -71,6 +71,13 @@ class Judge:
         self.ask('read', local=local, samples=path, **how)
         return pickle.loads(path.read_bytes())
 
+    def tokenize(self, tokenizer: Path, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts, as `transformers` gives them by default."""
+        path = self.new_file()
+        self.ask('tokenize', tokenizer=tokenizer, texts=self.store(list(texts)), ids=path)
+        found: list[list[int]] = pickle.loads(path.read_bytes())
+        return found
+
     def store(self, value: Any) -> Path:
         """A pickle file for the judge."""
         path = self.new_file()

@@ -103,6 +103,16 @@ def _same(image: Any) -> Any:
     return image
 
 
+def do_tokenize(tokenizer: str, texts: str, ids: str) -> None:
+    """The ids of texts, as `transformers` gives them by default, into a pickle file."""
+    from transformers import PreTrainedTokenizerFast
+
+    tokenize = PreTrainedTokenizerFast(tokenizer_file=tokenizer)
+    with open(ids, 'wb') as file:
+        found = [tokenize(text)['input_ids'] for text in _load(texts)]
+        pickle.dump(found, file, protocol=4)
+
+
 def do_hashes() -> list[str]:
     """The names of all hashes."""
     from streaming.base.hashing import get_hashes

@@ -1,0 +1,1 @@
+"""What TokenizeText and ReadTokens are made of: texts -> documents of ids -> samples."""
