@@ -25,6 +25,7 @@ def read_readme() -> str:
 
 PILLOW = 'pillow>=12.1.1'  # apache-beam 2.77's own lower bound
 MYPY = 'mypy==2.4.1'
+PYCURL = 'pycurl>=7.45.3'  # the first one that brings libcurl along
 
 setup(
     name='beam-mds',
@@ -68,12 +69,14 @@ setup(
     ],
     extras_require={
         'images': [PILLOW],
+        'urls': [PYCURL],
         'test': [
             'apache-beam[dataframe]',
             'gcp-storage-emulator>=2026.7.19',
             'hypothesis>=6.100',
             MYPY,
             PILLOW,
+            PYCURL,
             'pytest>=8.2',
             'webdataset>=1.0.2',  # its own tars, to read
         ],
@@ -85,6 +88,7 @@ setup(
         ],
         'bench': [
             PILLOW,
+            PYCURL,
         ],
     },
 )
