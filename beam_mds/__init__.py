@@ -40,12 +40,15 @@ if TYPE_CHECKING:
     from beam_mds.sources.base import Source, SourceResult
     from beam_mds.sources.cifar import ReadCifar10
     from beam_mds.sources.coco import ReadCoco
+    from beam_mds.sources.fetching.options import FetchOptions
     from beam_mds.sources.image_options import ImageOptions
     from beam_mds.sources.images import ReadImageFolders, ReadImagePairs
     from beam_mds.sources.imaging import ImageResult, check_image, process_image
     from beam_mds.sources.jsonl import ReadJsonLines
     from beam_mds.sources.laion import ReadLaion
     from beam_mds.sources.tfrecords import ReadTFRecords
+    from beam_mds.sources.urlrows import UrlRowOptions
+    from beam_mds.sources.urls import FetchUrls, ReadUrls
     from beam_mds.sources.webdataset import ReadWebDataset
     from beam_mds.stats import MDSStats
     from beam_mds.verify import VerifyMDS, verify_dataset
@@ -62,6 +65,8 @@ __all__ = [
     'EmptyInputError',
     'EncodingError',
     'ErrorThresholdError',
+    'FetchOptions',
+    'FetchUrls',
     'Finding',
     'FormatError',
     'ImageError',
@@ -85,6 +90,7 @@ __all__ = [
     'ReadLaion',
     'ReadResult',
     'ReadTFRecords',
+    'ReadUrls',
     'ReadWebDataset',
     'RecordError',
     'ReshardMDS',
@@ -93,6 +99,7 @@ __all__ = [
     'StorageError',
     'TargetError',
     'UnreadSamples',
+    'UrlRowOptions',
     'VerifyMDS',
     'WhereError',
     'WriteResult',
@@ -111,6 +118,8 @@ __all__ = [
 _MODULES = {
     'BadRecord': 'beam_mds.records',
     'DeadLetter': 'beam_mds.writing.prepare',
+    'FetchOptions': 'beam_mds.sources.fetching.options',
+    'FetchUrls': 'beam_mds.sources.urls',
     'Finding': 'beam_mds.checking.findings',
     'ImageOptions': 'beam_mds.sources.image_options',
     'ImageResult': 'beam_mds.sources.imaging',
@@ -127,11 +136,13 @@ _MODULES = {
     'ReadLaion': 'beam_mds.sources.laion',
     'ReadResult': 'beam_mds.read',
     'ReadTFRecords': 'beam_mds.sources.tfrecords',
+    'ReadUrls': 'beam_mds.sources.urls',
     'ReadWebDataset': 'beam_mds.sources.webdataset',
     'ReshardMDS': 'beam_mds.reshard',
     'Source': 'beam_mds.sources.base',
     'SourceResult': 'beam_mds.sources.base',
     'UnreadSamples': 'beam_mds.reading.steps',
+    'UrlRowOptions': 'beam_mds.sources.urlrows',
     'VerifyMDS': 'beam_mds.verify',
     'WriteResult': 'beam_mds.write',
     'WriteToMDS': 'beam_mds.write',
