@@ -14,6 +14,7 @@ CONVERSIONS = {
     'jsonl': 'JSON lines, plain or compressed',
     'tfrecord': 'TFRecord files of tf.train.Example',
     'webdataset': 'WebDataset tars, plain or compressed',
+    'urls': 'tables of URLs, which are fetched',
 }
 
 _EXAMPLES = """
