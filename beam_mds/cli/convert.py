@@ -13,8 +13,8 @@ CONVERSIONS = {
     'images': 'image files in folders of classes, in pairs, or with annotations',
     'jsonl': 'JSON lines, plain or compressed',
     'tfrecord': 'TFRecord files of tf.train.Example',
-    'webdataset': 'WebDataset tars, plain or compressed',
     'urls': 'tables of URLs, which are fetched',
+    'webdataset': 'WebDataset tars, plain or compressed',
 }
 
 _EXAMPLES = """
