@@ -35,6 +35,7 @@ from beam_mds.sources.fetching import fetcher as fetching
 from beam_mds.sources.fetching.outcomes import FAILURES
 from beam_mds.sources.urlrows import Row, seconds_of
 from beam_mds.sources.urls import _Fetch
+from tests.fetching.test_client import assert_nothing_is_held
 from tests.helpers.runners import runner_of
 from tests.helpers.web import JPEG, PNG, Web, serve
 
@@ -257,13 +258,16 @@ def test_a_bundle_that_is_tried_again_gives_its_own_rows_once(web: Web) -> None:
     step.setup()
     try:
         step.start_bundle()
-        first = [{'url': web.url(f'/slow/0.3/{number}')} for number in range(5)]
+        first = [{'url': web.url(path)} for path in ('/hang/', '/jpeg/first', '/slow/0.3')]
         assert list(step.process(first, 0, None)) == []
+        while not web.seen['/jpeg/first'] or not step._fetcher.client.memory.held:
+            time.sleep(0.01)
         # The bundle breaks off; the next one on the same instance is the retry.
         step.start_bundle()
         second = [{'url': web.url(f'/jpeg/{number}')} for number in range(3)]
         found = [*step.process(second, 0, None), *step.finish_bundle()]
         assert sorted(one.value['url'] for one in found) == [row['url'] for row in second]
+        assert_nothing_is_held(step._fetcher)
     finally:
         step.teardown()
     assert not fetching._shared
