@@ -6,6 +6,7 @@ DEMO_OUT ?= demo-out/dataset
 
 VENV := .venv
 VENV_INTEROP := .venv-interop
+VENV_IMG2DATASET := .venv-img2dataset
 PY := $(VENV)/bin/python
 INTEROP := BEAM_MDS_INTEROP_PYTHON=$(abspath $(VENV_INTEROP)/bin/python)
 
@@ -33,11 +34,12 @@ lint: $(VENV)/.lint-installed
 	$(PY) -m ruff check
 	$(PY) -m mypy --strict beam_mds pipelines
 
-bench: $(VENV)/.bench-installed $(VENV_INTEROP)/.installed
+bench: $(VENV)/.bench-installed $(VENV_INTEROP)/.installed $(VENV_IMG2DATASET)/.installed
 	$(INTEROP) $(PY) -m benchmarks.run
+	$(PY) -m benchmarks.urls
 
 clean:
-	rm -rf $(VENV) $(VENV_INTEROP) demo-out build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_INTEROP) $(VENV_IMG2DATASET) demo-out build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:
@@ -57,4 +59,8 @@ $(VENV)/.%-installed: $(VENV)/.created $(PACKAGING)
 $(VENV_INTEROP)/.installed: .ci/make-interop-venv $(VENV)/.test-installed
 	.ci/make-interop-venv $(VENV_INTEROP) $(INTEROP_PYTHON) \
 	  "$$($(PY) -c 'import PIL; print(PIL.__version__)')"
+	touch $@
+
+$(VENV_IMG2DATASET)/.installed: .ci/make-img2dataset-venv
+	.ci/make-img2dataset-venv $(VENV_IMG2DATASET) $(PYTHON)
 	touch $@

@@ -29,6 +29,7 @@ TOKENIZERS = [
     'tokenizers>=0.20',  # encode_batch_fast
     'tiktoken>=0.9',  # encode_to_numpy
 ]
+PYCURL = 'pycurl>=7.45.3'  # the first one that brings libcurl along
 
 setup(
     name='beam-mds',
@@ -73,12 +74,14 @@ setup(
     extras_require={
         'images': [PILLOW],
         'tokens': TOKENIZERS,
+        'urls': [PYCURL],
         'test': [
             'apache-beam[dataframe]',
             'gcp-storage-emulator>=2026.7.19',
             'hypothesis>=6.100',
             MYPY,
             PILLOW,
+            PYCURL,
             'pytest>=8.2',
             'webdataset>=1.0.2',  # its own tars, to read
             *TOKENIZERS,
@@ -93,6 +96,7 @@ setup(
         'bench': [
             PILLOW,
             *TOKENIZERS,
+            PYCURL,
         ],
     },
 )

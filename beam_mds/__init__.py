@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from beam_mds.sources.cifar import ReadCifar10
     from beam_mds.sources.coco import ReadCoco
     from beam_mds.sources.files import ReadFiles
+    from beam_mds.sources.fetching.options import FetchOptions
     from beam_mds.sources.image_options import ImageOptions
     from beam_mds.sources.images import ReadImageFolders, ReadImagePairs
     from beam_mds.sources.imaging import ImageResult, check_image, process_image
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from beam_mds.sources.tfrecords import ReadTFRecords
     from beam_mds.sources.tokenizing import TokenizerFile
     from beam_mds.sources.tokens import ReadTokens, TokenizeText
+    from beam_mds.sources.urlrows import UrlRowOptions
+    from beam_mds.sources.urls import FetchUrls, ReadUrls
     from beam_mds.sources.webdataset import ReadWebDataset
     from beam_mds.stats import MDSStats
     from beam_mds.verify import VerifyMDS, verify_dataset
@@ -66,6 +69,8 @@ __all__ = [
     'EmptyInputError',
     'EncodingError',
     'ErrorThresholdError',
+    'FetchOptions',
+    'FetchUrls',
     'Finding',
     'FormatError',
     'ImageError',
@@ -92,6 +97,7 @@ __all__ = [
     'ReadTFRecords',
     'ReadTables',
     'ReadTokens',
+    'ReadUrls',
     'ReadWebDataset',
     'RecordError',
     'ReshardMDS',
@@ -102,6 +108,7 @@ __all__ = [
     'TokenizeText',
     'TokenizerFile',
     'UnreadSamples',
+    'UrlRowOptions',
     'VerifyMDS',
     'WhereError',
     'WriteResult',
@@ -120,6 +127,8 @@ __all__ = [
 _MODULES = {
     'BadRecord': 'beam_mds.records',
     'DeadLetter': 'beam_mds.writing.prepare',
+    'FetchOptions': 'beam_mds.sources.fetching.options',
+    'FetchUrls': 'beam_mds.sources.urls',
     'Finding': 'beam_mds.checking.findings',
     'ImageOptions': 'beam_mds.sources.image_options',
     'ImageResult': 'beam_mds.sources.imaging',
@@ -137,6 +146,7 @@ _MODULES = {
     'ReadLaion': 'beam_mds.sources.laion',
     'ReadResult': 'beam_mds.read',
     'ReadTFRecords': 'beam_mds.sources.tfrecords',
+    'ReadUrls': 'beam_mds.sources.urls',
     'ReadWebDataset': 'beam_mds.sources.webdataset',
     'ReadTables': 'beam_mds.sources.tables',
     'ReadTokens': 'beam_mds.sources.tokens',
@@ -146,6 +156,7 @@ _MODULES = {
     'TokenizeText': 'beam_mds.sources.tokens',
     'TokenizerFile': 'beam_mds.sources.tokenizing',
     'UnreadSamples': 'beam_mds.reading.steps',
+    'UrlRowOptions': 'beam_mds.sources.urlrows',
     'VerifyMDS': 'beam_mds.verify',
     'WriteResult': 'beam_mds.write',
     'WriteToMDS': 'beam_mds.write',

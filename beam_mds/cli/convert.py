@@ -13,6 +13,7 @@ CONVERSIONS = {
     'images': 'image files in folders of classes, in pairs, or with annotations',
     'jsonl': 'JSON lines, plain or compressed',
     'tfrecord': 'TFRecord files of tf.train.Example',
+    'urls': 'tables of URLs, which are fetched',
     'webdataset': 'WebDataset tars, plain or compressed',
     'parquet': 'Parquet files',
     'arrow': 'Arrow IPC and Feather files',
