@@ -60,6 +60,7 @@ setup(
     python_requires='>=3.10,<3.14',
     install_requires=[
         'apache-beam[gcp]>=2.77.0,<3',
+        'fastavro>=0.23.6,<2',  # beam_mds.sources.tables; apache-beam's own bounds
         'google-cloud-storage>=2.18.2,<4',
         'google-crc32c>=1.6.0,<2',  # of TFRecord files; google-cloud-storage's own lower bound
         'numpy>=1.26',

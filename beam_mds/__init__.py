@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from beam_mds.sources.base import Source, SourceResult
     from beam_mds.sources.cifar import ReadCifar10
     from beam_mds.sources.coco import ReadCoco
-    from beam_mds.sources.files import ReadFiles
     from beam_mds.sources.fetching.options import FetchOptions
+    from beam_mds.sources.files import ReadFiles
     from beam_mds.sources.image_options import ImageOptions
     from beam_mds.sources.images import ReadImageFolders, ReadImagePairs
     from beam_mds.sources.imaging import ImageResult, check_image, process_image
@@ -146,10 +146,10 @@ _MODULES = {
     'ReadLaion': 'beam_mds.sources.laion',
     'ReadResult': 'beam_mds.read',
     'ReadTFRecords': 'beam_mds.sources.tfrecords',
-    'ReadUrls': 'beam_mds.sources.urls',
-    'ReadWebDataset': 'beam_mds.sources.webdataset',
     'ReadTables': 'beam_mds.sources.tables',
     'ReadTokens': 'beam_mds.sources.tokens',
+    'ReadUrls': 'beam_mds.sources.urls',
+    'ReadWebDataset': 'beam_mds.sources.webdataset',
     'ReshardMDS': 'beam_mds.reshard',
     'Source': 'beam_mds.sources.base',
     'SourceResult': 'beam_mds.sources.base',

@@ -30,6 +30,10 @@ from pipelines.report import counters_of, dataset_rows, table
 _FIELD = re.compile(r'\{(\w+)\}')
 
 
+# How the names of counters end that tell what is no record, or is not wanted.
+_LEFT_OUT = ('_dropped', '_ignored', '_passed_over', '_skipped', '_without_annotations')
+
+
 class Conversion(NamedTuple):
     """What a conversion does with the options that it was given.
 
@@ -257,9 +261,9 @@ def summary(args: argparse.Namespace, counters: Mapping[str, int]) -> str:
 
 
 def _left_out(counters: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """What a source was told to leave out, with how often that was done."""
-    for name, count in counters.items():
-        if name.endswith('_skipped'):
+    """What a source left out on purpose, and how often."""
+    for name, count in sorted(counters.items()):
+        if name.endswith(_LEFT_OUT):
             yield name.replace('_', ' '), count
 
 

@@ -26,6 +26,7 @@ def test_the_code_of_the_conversions_runs(tmp_path: Path, monkeypatch: pytest.Mo
     assert [sample['text'] for sample in read_samples('out')] == ['hello']
     assert len(Path('errors.jsonl').read_text().splitlines()) == 2
     assert len(list(read_samples('photos-mds'))) == 2
+    assert {len(sample['tokens']) for sample in read_samples('tokens-mds')} == {64}
 
 
 def test_every_conversion_has_its_section() -> None:

@@ -10,18 +10,18 @@ from beam_mds.cli.console import DONE, FINDINGS, add_command
 
 # Name -> what is converted.
 CONVERSIONS = {
-    'images': 'image files in folders of classes, in pairs, or with annotations',
     'jsonl': 'JSON lines, plain or compressed',
-    'tfrecord': 'TFRecord files of tf.train.Example',
-    'urls': 'tables of URLs, which are fetched',
-    'webdataset': 'WebDataset tars, plain or compressed',
     'parquet': 'Parquet files',
     'arrow': 'Arrow IPC and Feather files',
     'csv': 'CSV and TSV files',
     'avro': 'Avro files',
     'tables': 'tables of all these formats, told by what the files hold',
-    'files': 'files of text or of any kind, or lines of text',
     'text_tokens': 'texts as token ids, packed to one length or one sample a text',
+    'images': 'image files in folders of classes, in pairs, or with annotations',
+    'urls': 'tables of URLs, which are fetched',
+    'webdataset': 'WebDataset tars, plain or compressed',
+    'tfrecord': 'TFRecord files of tf.train.Example',
+    'files': 'files of text or of any kind, or lines of text',
 }
 
 # The module in `pipelines` where it is not called as the conversion, which is its --format then.
