@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from beam_mds.sources.base import Source, SourceResult
     from beam_mds.sources.cifar import ReadCifar10
     from beam_mds.sources.coco import ReadCoco
-    from beam_mds.sources.files import ReadFiles
     from beam_mds.sources.fetching.options import FetchOptions
+    from beam_mds.sources.files import ReadFiles
     from beam_mds.sources.image_options import ImageOptions
     from beam_mds.sources.images import ReadImageFolders, ReadImagePairs
     from beam_mds.sources.imaging import ImageResult, check_image, process_image
