@@ -72,7 +72,7 @@ class StreamFile(io.RawIOBase):
         Raises:
             StorageError: It cannot be read.
         """
-        self._stream, self._again = open_stream(path), b''
+        self._stream, self._again = open_stream(path), memoryview(b'')
         self.compression = self._stream.compression
 
     def readable(self) -> bool:
@@ -80,14 +80,14 @@ class StreamFile(io.RawIOBase):
 
     def unread(self, data: bytes) -> None:
         """Gives bytes back, to be read again next."""
-        self._again = data + self._again
+        self._again = memoryview(data + bytes(self._again))
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or size < 0:
-            return self._again + b''.join(self._stream.blocks())
+            return bytes(self._again) + b''.join(self._stream.blocks())
         if not self._again:
             return self._stream.read(size)
-        data, self._again = self._again[:size], self._again[size:]
+        data, self._again = bytes(self._again[:size]), self._again[size:]
         return data
 
     def readinto(self, target: Any) -> int:
