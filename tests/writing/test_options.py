@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_mds import ColumnsError, OptionError
+from beam_mds.records import PLACE
 from beam_mds.writing.options import WriteOptions, make_options, parse_size
 from tests.helpers.building import DEFAULTS
 
@@ -263,7 +264,7 @@ def test_a_dropped_split_column_is_none_of_the_dataset() -> None:
     dropped = options(split='label', drop_split_column=True)
     assert dropped.config.columns.as_dict() == {'text': 'str'}
     assert dropped.ignore is not None
-    assert [dropped.ignore(name) for name in ('label', 'other')] == [True, False]
+    assert [name in dropped.ignore for name in ('label', 'other', PLACE)] == [True, False, True]
 
 
 def test_options_that_need_a_split_say_so() -> None:
@@ -287,8 +288,8 @@ def test_the_number_of_shards_can_differ_by_split() -> None:
 
 
 def test_extra_columns_are_errors_or_ignored() -> None:
-    assert options().ignore is None
-    assert error_of(extra='drop') == "extra='drop' is unknown: expected 'error' or 'ignore'"
-    ignore = options(extra='ignore').ignore
+    ignore = options().ignore
     assert ignore is not None
-    assert ignore('anything')
+    assert [name in ignore for name in ('anything', PLACE)] == [False, True]
+    assert error_of(extra='drop') == "extra='drop' is unknown: expected 'error' or 'ignore'"
+    assert options(extra='ignore').ignore is None
