@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from beam_mds.errors import OptionError
 
@@ -58,6 +58,29 @@ def run_ahead(
         for item in items:
             yield from jobs.submit(call, item)
         yield from jobs.finish()
+    finally:  # also where nobody wants the rest
+        executor.shutdown(cancel_futures=True)
+
+
+def read_ahead(items: Iterable[_T], ahead: int = 2) -> Generator[_T, None, None]:
+    """The items, made in a thread of their own while the ones before are worked on.
+
+    Args:
+        items: What is gone through.
+        ahead: At most so many are held.
+
+    Raises:
+        Exception: What making an item raised, after the items before it.
+    """
+    executor = ThreadPoolExecutor(1, thread_name_prefix='beam-mds')
+    iterator, end = iter(items), object()
+    try:
+        jobs: Jobs[Any] = Jobs(executor, ahead)
+        while True:
+            for item in jobs.submit(next, iterator, end):
+                if item is end:
+                    return
+                yield item
     finally:  # also where nobody wants the rest
         executor.shutdown(cancel_futures=True)
 

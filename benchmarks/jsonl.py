@@ -1,7 +1,8 @@
 """jsonl.zst -> MDS: `pipelines.jsonl` against the way of streaming's Pile script.
 
-`python -m benchmarks.jsonl`. The other way (`jsonl_pool.py`) is a process pool of two, one task a
-file: lines through `json.loads` into an `MDSWriter` of the file's own, then `merge_index`.
+`python -m benchmarks.jsonl`. The other ways (`jsonl_pool.py`) are process pools of two, one task a
+file with an `MDSWriter` of its own, then `merge_index`: the script itself, which needs unpacked
+files, and the same work written as well as it can be.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ def jobs(folder: Path, documents: int, interop: str, options: Sequence[str]) -> 
     found = []
     for compression in (None, 'zstd'):
         more = [f'--source={source}', *([f'--compression={compression}'] if compression else [])]
-        pool = [interop, '-m', 'benchmarks.jsonl_pool', *more]
-        found.append(_job(report.POOL, compression, pool, documents, folder))
+        for name, way in ((report.POOL, 'script'), ('pool, streamed', 'stream')):
+            pool = [interop, '-m', 'benchmarks.jsonl_pool', f'--way={way}', *more]
+            found.append(_job(name, compression, pool, documents, folder))
         for order in ('arrival', 'shuffled'):
             ours = [sys.executable, '-m', 'benchmarks.jsonl', f'--order={order}', *more, *options]
             bar = _BAR if order == 'arrival' else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from beam_mds.background import run_ahead
+from beam_mds.background import read_ahead, run_ahead
 from beam_mds.errors import OptionError
 from beam_mds.records import PLACE, BadRecord
 from beam_mds.sources.base import Piece, Source
@@ -26,8 +25,8 @@ from beam_mds.sources.lines import Block, line_blocks, line_pieces
 # Arrow's parser works without the interpreter lock: so many blocks are parsed at once.
 _THREADS = 2
 
-# Digits of integers that orjson may make floats of, where Python's own parser keeps them.
-_LARGE = re.compile(rb'[0-9]{19}')
+# orjson makes floats of integers from 2**64 on and below -2**63, where Python's parser keeps them.
+_LARGE = 2.0**63
 
 # Integers below are exact as float64.
 _EXACT = 2.0**53
@@ -101,11 +100,10 @@ class ReadJsonLines(Source):
         return line_pieces(file)
 
     def read(self, piece: Piece) -> Iterator[dict[str, Any] | pa.RecordBatch | BadRecord]:
-        if self._schema is None:
-            for block in line_blocks(piece):
-                yield from self._one_by_one(block)
-            return
-        with contextlib.closing(run_ahead(self._parsed, line_blocks(piece), _THREADS)) as parsed:
+        with (
+            contextlib.closing(read_ahead(line_blocks(piece))) as blocks,
+            contextlib.closing(run_ahead(self._parsed, blocks, _THREADS)) as parsed,
+        ):
             for block, batch in parsed:
                 if batch is None:
                     yield from self._one_by_one(block)
@@ -114,7 +112,9 @@ class ReadJsonLines(Source):
 
     def _parsed(self, block: Block | BadRecord) -> tuple[Block | BadRecord, pa.RecordBatch | None]:
         """A block, and its lines as one batch if they all are what the schema says."""
-        return block, parse_block(block, self._schema) if isinstance(block, Block) else None
+        if self._schema is None or isinstance(block, BadRecord):
+            return block, None
+        return block, parse_block(block, self._schema)
 
     def _one_by_one(self, block: Block | BadRecord) -> Iterator[dict[str, Any] | BadRecord]:
         if isinstance(block, BadRecord):
@@ -142,7 +142,9 @@ def parse_line(line: bytes) -> dict[str, Any] | str:
         ({'n': 123456789012345678901}, 'list, where an object is expected: {"name": value, ...}')
     """
     try:
-        value = json.loads(line) if _LARGE.search(line) else orjson.loads(line)
+        value = orjson.loads(line)
+        if _may_be_large(value):
+            value = json.loads(line)
     except ValueError:
         try:
             value = json.loads(line.decode())
@@ -153,6 +155,16 @@ def parse_line(line: bytes) -> dict[str, Any] | str:
     if type(value) is dict:
         return value
     return f'{type(value).__name__}, where an object is expected: {{"name": value, ...}}'
+
+
+def _may_be_large(value: Any) -> bool:
+    """Whether there is a float in a value that may have been an integer."""
+    kind = type(value)
+    if kind is dict:
+        return any(map(_may_be_large, value.values()))
+    if kind is list:
+        return any(map(_may_be_large, value))
+    return kind is float and abs(value) >= _LARGE
 
 
 def _reason(line: bytes, message: str) -> tuple[str, str]:
@@ -284,5 +296,5 @@ def _column(table: pa.Table, name: str) -> pa.Array | None:
     path = name.split('.')
     if len(path) > 1 and table.column(name).null_count < table.num_rows:
         return None
-    array = table.column(path[0]).combine_chunks()
+    array = table.column(path[0]).chunk(0)  # of one block
     return pc.struct_field(array, path[1:]) if len(path) > 1 else array

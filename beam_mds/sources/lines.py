@@ -77,49 +77,41 @@ def line_blocks(piece: Piece, size: int = _BLOCK) -> Iterator[Block | BadRecord]
     at, line = max(0, start - 1), 0 if whole else None
     with open_stream(file.path, at) as stream:
         stop = piece.stop if stream.compression is None and not whole else None
-        carry, first, damage = b'', start > 0, None
-        while damage is None and (stop is None or at < stop):
-            data, damage = _read(stream, size)
-            if not data:
-                break
-            end = _end(data, None if stop is None else stop - at - len(carry))
-            if not end:
-                carry += data
-                continue
-            block, carry = b''.join([carry, memoryview(data)[:end]]), data[end:]
-            if first:  # the line that began in the piece before
-                skipped = block.index(b'\n') + 1
-                block, at, first = block[skipped:], at + skipped, False
-            if block:
-                yield Block(file, block.removeprefix(_UTF8_BOM) if at == 0 else block, line, at)
-                at += len(block)
-                line = None if line is None else line + count_lines(block)
-        if damage is not None:
+        skip = start > 0  # the line that began in the piece before
+        try:
+            for data in _whole_lines(stream, size):
+                if skip:
+                    begin = data.find(b'\n') + 1
+                    if not begin:
+                        return  # that line is the rest
+                    data, at, skip = data[begin:], at + begin, False
+                if stop is not None and at + len(data) > stop:
+                    # A line that begins before `stop` is the last one, wherever it ends.
+                    data = data[: data.find(b'\n', stop - 1 - at) + 1 or None] if at < stop else b''
+                if data:
+                    yield Block(file, data.removeprefix(_UTF8_BOM) if at == 0 else data, line, at)
+                if stop is not None and at + len(data) >= stop:
+                    return
+                at += len(data)
+                line = None if line is None else line + count_lines(data)
+        except FormatError as error:
             place: dict[str, str | int] = {'file': file.path, 'line': (line or 0) + 1}
-            yield BadRecord('truncated', f'{damage}; the lines from here on are lost', place)
-        elif carry and not first and (stop is None or at < stop):
-            yield Block(file, carry.removeprefix(_UTF8_BOM) if at == 0 else carry, line, at)
+            yield BadRecord('truncated', f'{error}; the lines from here on are lost', place)
 
 
-def _read(stream: ByteStream, size: int) -> tuple[bytes, FormatError | None]:
-    try:
-        return stream.read(size), None
-    except FormatError as error:
-        return b'', error
-
-
-def _end(data: bytes, stop: int | None) -> int:
-    """The end of the lines wanted that end in some data; 0 if none does.
-
-    Args:
-        data: What was read.
-        stop: Where lines are wanted no more that begin there, in the data; can be before it.
-    """
-    last = data.rfind(b'\n') + 1
-    if not last or stop is None or last <= stop:
-        return last
-    # A line that begins before `stop` is the last one, wherever it ends.
-    return data.index(b'\n', max(stop - 1, 0)) + 1
+def _whole_lines(stream: ByteStream, size: int) -> Iterator[bytes]:
+    """The lines of a stream, many together; the last one may have no end."""
+    parts: list[bytes] = []
+    held = 0
+    for part in stream.parts():
+        end = part.rfind(b'\n') + 1 if held + len(part) >= size else 0
+        if end:
+            yield b''.join([*parts, memoryview(part)[:end]])
+            parts, held = [], 0
+        parts.append(part[end:])
+        held += len(part) - end
+    if held:
+        yield b''.join(parts)
 
 
 def count_lines(data: bytes) -> int:

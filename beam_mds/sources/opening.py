@@ -127,6 +127,19 @@ class ByteStream(contextlib.AbstractContextManager['ByteStream']):
         while block := self.read(size):
             yield block
 
+    def parts(self) -> Iterator[bytes]:
+        """The rest as it comes, in parts of any size.
+
+        Raises:
+            FormatError: The compressed data is damaged, or ends too early.
+            StorageError: The file cannot be read.
+        """
+        if self._waiting:
+            yield self.read(len(self._waiting))
+        for part in self._parts:
+            self.position += len(part)
+            yield part
+
     def _fill(self) -> bool:
         """Has the next bytes waiting, if there are any."""
         if self._damage is not None:
