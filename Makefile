@@ -37,6 +37,7 @@ lint: $(VENV)/.lint-installed
 bench: $(VENV)/.bench-installed $(VENV_INTEROP)/.installed $(VENV_IMG2DATASET)/.installed
 	$(INTEROP) $(PY) -m benchmarks.run
 	$(PY) -m benchmarks.urls
+	$(INTEROP) $(PY) -m benchmarks.jsonl
 
 clean:
 	rm -rf $(VENV) $(VENV_INTEROP) $(VENV_IMG2DATASET) demo-out build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

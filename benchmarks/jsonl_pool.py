@@ -1,7 +1,7 @@
 """The other ways of `jsonl.py`, in the interpreter that has `mosaicml-streaming`.
 
-`script`: as its Pile script has it: each file is unpacked, then `file_to_dir` of that script. `stream`:
-the same without its checks, its progress bar and the file in between.
+`script`: as its Pile script has it: each file is unpacked, then `file_to_dir` of that script.
+`stream`: the same without its checks, its progress bar and the file in between.
 """
 
 from __future__ import annotations
