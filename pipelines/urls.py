@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from beam_mds import FetchOptions, ImageOptions, OptionError, ReadUrls, UrlRowOptions
+from beam_mds import FetchOptions, ImageOptions, OptionError, ReadUrls, UrlRowOptions, storage
 from beam_mds.records import PLACE, BadRecord
 from beam_mds.schema import infer_columns
 from beam_mds.sources.urltables import ERRORS, FORMATS, UrlTables
-from pipelines.conversion import Conversion, make_main, renames_of, source_options
+from pipelines.conversion import Conversion, errors_output, make_main, renames_of, source_options
 from pipelines.image_options import add_image_options, image_options
 from pipelines.jsonl import infer
 from pipelines.options import NONE
@@ -272,6 +272,11 @@ def _input_options(args: argparse.Namespace) -> dict[str, Any]:
         return {**source_options(args), 'table_format': args.table_format}
     if args.input:
         raise OptionError('--resume_errors takes the place of --input: give one of them')
+    if storage.absolute(args.resume_errors) == storage.absolute(errors_output(args)):
+        raise OptionError(
+            f'--resume_errors {args.resume_errors}: the errors of this run would take its place; '
+            'give another file as --errors_output'
+        )
     options = source_options(argparse.Namespace(input=[args.resume_errors], split=None))
     return {**options, 'table_format': ERRORS}
 

@@ -247,6 +247,10 @@ def test_the_program_converts_urls_too(web: Web, tmp_path: Path) -> None:
             'the columns of URL, bytes and status must differ',
         ),
         (['--input={csv}', '--resume_errors={csv}'], '--resume_errors takes the place of --input'),
+        (
+            ['--resume_errors={csv}', '--errors_output={csv}'],
+            'the errors of this run would take its place; give another file as --errors_output',
+        ),
         (['--input={txt}', '--skip_existing'], '--skip_existing needs --if_exists append'),
         (
             ['--input={txt}', '--skip_existing', '--if_exists=append', '--columns=image,status'],
