@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -9,7 +10,7 @@ import pytest
 from apache_beam.coders import FastPrimitivesCoder, PickleCoder, registry
 from apache_beam.testing.util import assert_that, equal_to
 
-from beam_mds import coders, write
+from beam_mds import BadRecord, ReadJsonLines, coders, write
 from beam_mds.writing.batches import ElementBatch
 
 assert write.coders is coders  # importing it registers them
@@ -74,3 +75,38 @@ def test_a_coder_that_somebody_has_set_stays(monkeypatch: pytest.MonkeyPatch) ->
         assert isinstance(registry.get_coder(pa.Table), Theirs)
     finally:
         registry.register_coder(pa.Table, type(before))
+
+
+@pytest.mark.parametrize(
+    'element',
+    [
+        {'n': 1, 'place': {'file': 'a', 'line': 2}},
+        BadRecord('json', 'no object', {'file': 'a', 'line': 2}),
+        pa.record_batch({'n': [1, 2]}).slice(1),
+    ],
+)
+def test_elements_of_sources_survive_their_coder(element: Any) -> None:
+    coder = coders.ElementsCoder()
+    decoded = coder.decode(coder.encode(element))
+    assert decoded == element
+    assert type(decoded) is type(element)
+
+
+def test_sizes_of_batches_among_other_elements_are_told_without_encoding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coders.RecordBatchCoder, 'encode', None)
+    batch = pa.record_batch({'n': [1, 2]})
+    assert coders.ElementsCoder().estimate_size(batch) == batch.nbytes
+
+
+def _number(sample: dict[str, Any]) -> int:
+    return int(sample['n'])
+
+
+def test_a_source_fits_steps_with_types_and_has_the_coder(tmp_path: Path) -> None:
+    (tmp_path / 'a').write_text('{"n": 1}\n{"n": 2}\n')
+    with beam.Pipeline(runner='FnApiRunner') as pipeline:
+        samples = pipeline | ReadJsonLines([tmp_path])
+        assert isinstance(coders.registry.get_coder(samples.element_type), coders.ElementsCoder)
+        assert_that(samples | beam.Map(_number), equal_to([1, 2]))
