@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from beam_mds.background import Jobs, run_ahead
+from beam_mds.background import Jobs, read_ahead, run_ahead
 from beam_mds.errors import OptionError
 
 _TIMEOUT_SEC = 10
@@ -137,3 +139,43 @@ def test_items_are_not_asked_for_once_nobody_reads() -> None:
 def test_calls_need_a_thread() -> None:
     with pytest.raises(OptionError, match=r'^threads must be 1 or more, got 0$'):
         list(run_ahead(str, [1], 0))
+
+
+def test_items_are_made_ahead_in_order_and_in_another_thread() -> None:
+    made: list[int] = []
+
+    def items() -> Iterator[tuple[int, int]]:
+        for number in range(20):
+            made.append(number)
+            yield number, threading.get_ident()
+
+    for expected, (number, thread) in enumerate(read_ahead(items(), 3)):
+        assert number == expected
+        assert thread != threading.get_ident()
+        assert len(made) <= number + 4
+
+
+def test_what_making_an_item_raises_comes_after_the_items_before_it() -> None:
+    def items() -> Iterator[int]:
+        yield from range(5)
+        raise OSError('broken')
+
+    ahead = read_ahead(items())
+    assert [next(ahead) for _ in range(5)] == list(range(5))
+    with pytest.raises(OSError, match='broken'):
+        next(ahead)
+
+
+def test_items_that_nobody_wants_are_not_made() -> None:
+    made: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(1000):
+            made.append(number)
+            yield number
+
+    with contextlib.closing(read_ahead(items())) as ahead:
+        assert next(ahead) == 0
+    count = len(made)
+    time.sleep(0.05)
+    assert len(made) == count < 10
