@@ -211,7 +211,7 @@ def test_ctrl_c_ends_it_without_a_traceback(faults: Faults) -> None:
         stderr=subprocess.PIPE,
         text=True,
         # Shells start what runs in the background with this signal ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     try:
         deadline = time.monotonic() + 60
