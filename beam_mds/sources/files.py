@@ -18,7 +18,7 @@ from beam_mds.errors import EncodingError, OptionError
 from beam_mds.records import PLACE, BadRecord
 from beam_mds.sources.base import Piece, Source
 from beam_mds.sources.inputs import InputFile
-from beam_mds.sources.lines import line_blocks, line_pieces
+from beam_mds.sources.lines import line_pieces, text_lines
 
 _logger = logging.getLogger(__name__)
 
@@ -191,16 +191,11 @@ class ReadFiles(Source):
 def _lines(piece: Piece) -> Iterator[dict[str, Any] | BadRecord]:
     file = piece.file
     given = {'path': file.name, 'package': package_of(file.name), **file.fields}
-    for block in line_blocks(piece):
-        if isinstance(block, BadRecord):
-            yield block
+    for found in text_lines(piece):
+        if isinstance(found, BadRecord):
+            yield found
             continue
-        for place, line in block.lines():
-            try:
-                text = line.decode()
-            except UnicodeDecodeError as error:
-                yield BadRecord('encoding', f'the line is not UTF-8: {error}', place)
-                continue
-            for part in text.split('\r'):
-                if part := part.strip():
-                    yield {'text': part, **given, PLACE: place}
+        place, text = found
+        for part in text.split('\r'):
+            if part := part.strip():
+                yield {'text': part, **given, PLACE: place}

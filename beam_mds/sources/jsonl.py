@@ -204,8 +204,7 @@ def parse_block(block: Block, schema: pa.Schema) -> pa.RecordBatch | None:
         one by one, which tells what is wrong.
     """
     data, size = block.data, len(block.data)
-    starts = _line_starts(data)
-    lines = len(starts) - 1
+    starts, lines = block.starts, len(block.starts) - 1
     if not _one_object_each(data, starts):
         return None
     try:
@@ -242,14 +241,6 @@ def _places(block: Block, starts: npt.NDArray[np.int64]) -> pa.StructArray:
         numbers = np.arange(block.line + 1, block.line + 1 + lines)
         return pa.StructArray.from_arrays([path, pa.array(numbers)], ['file', 'line'])
     return pa.StructArray.from_arrays([path, pa.array(block.start + starts)], ['file', 'byte'])
-
-
-def _line_starts(data: bytes) -> npt.NDArray[np.int64]:
-    """Where lines begin, and the end of the last."""
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord('\n')) + 1
-    if not data.endswith(b'\n'):
-        ends = np.append(ends, len(data) + 1)
-    return np.insert(ends, 0, 0)
 
 
 def _one_object_each(data: bytes, starts: npt.NDArray[np.int64]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from beam_mds.errors import FormatError
 from beam_mds.records import BadRecord
@@ -30,12 +31,14 @@ class Block(NamedTuple):
         data: The lines with their ends.
         line: Lines before them in the file; None in a file that is read in several pieces.
         start: Bytes before them in the file.
+        starts: int64 of shape (lines + 1,): where each begins in `data`; see `line_starts`.
     """
 
     file: InputFile
     data: bytes
     line: int | None
     start: int
+    starts: npt.NDArray[np.int64]
 
     def lines(self) -> Iterator[tuple[dict[str, str | int], bytes]]:
         """The lines without their ends, and the place of each; blank ones are left out."""
@@ -88,15 +91,34 @@ def line_blocks(piece: Piece, size: int = _BLOCK) -> Iterator[Block | BadRecord]
                 if stop is not None and at + len(data) > stop:
                     # A line that begins before `stop` is the last one, wherever it ends.
                     data = data[: data.find(b'\n', stop - 1 - at) + 1 or None] if at < stop else b''
+                if at == 0 and data.startswith(_UTF8_BOM):
+                    data, at = data[len(_UTF8_BOM) :], len(_UTF8_BOM)
+                starts = line_starts(data)
                 if data:
-                    yield Block(file, data.removeprefix(_UTF8_BOM) if at == 0 else data, line, at)
-                if stop is not None and at + len(data) >= stop:
-                    return
+                    yield Block(file, data, line, at, starts)
                 at += len(data)
-                line = None if line is None else line + count_lines(data)
+                if stop is not None and at >= stop:
+                    return
+                line = None if line is None else line + len(starts) - 1
         except FormatError as error:
             place: dict[str, str | int] = {'file': file.path, 'line': (line or 0) + 1}
             yield BadRecord('truncated', f'{error}; the lines from here on are lost', place)
+
+
+def text_lines(piece: Piece) -> Iterator[tuple[dict[str, str | int], str] | BadRecord]:
+    """The lines of UTF-8 that begin in a piece, with the place of each; blank ones are left out.
+
+    Records of the kinds `encoding` and `truncated` stand for what cannot be read.
+    """
+    for block in line_blocks(piece):
+        if isinstance(block, BadRecord):
+            yield block
+            continue
+        for place, line in block.lines():
+            try:
+                yield place, line.decode()
+            except UnicodeDecodeError as error:
+                yield BadRecord('encoding', f'the line is not UTF-8: {error}', place)
 
 
 def _whole_lines(stream: ByteStream, size: int) -> Iterator[bytes]:
@@ -114,6 +136,14 @@ def _whole_lines(stream: ByteStream, size: int) -> Iterator[bytes]:
         yield b''.join(parts)
 
 
-def count_lines(data: bytes) -> int:
-    """The line ends in some data (`bytes.count` takes several times as long)."""
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord('\n')))
+def line_starts(data: bytes) -> npt.NDArray[np.int64]:
+    r"""Where the lines in some data begin, and behind them where one more would.
+
+    Example:
+        >>> line_starts(b'a\nbc\n').tolist(), line_starts(b'a\nbc').tolist()
+        ([0, 2, 5], [0, 2, 5])
+    """
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord('\n')) + 1
+    if data and not data.endswith(b'\n'):
+        ends = np.append(ends, len(data) + 1)
+    return np.insert(ends, 0, 0)

@@ -12,7 +12,7 @@ from beam_mds.records import PLACE, BadRecord
 from beam_mds.sources.base import Element, Piece, Source
 from beam_mds.sources.inputs import InputFile
 from beam_mds.sources.jsonl import ReadJsonLines
-from beam_mds.sources.lines import line_blocks
+from beam_mds.sources.lines import text_lines
 from beam_mds.sources.tables import ReadTables
 
 TEXT, LINES, TABLE, ERRORS = 'txt', 'jsonl', 'table', 'errors'
@@ -94,17 +94,12 @@ class UrlTables(Source):
 
     def _read_text(self, piece: Piece) -> Iterator[Element]:
         """A row for each line that is not blank."""
-        for block in line_blocks(piece):
-            if isinstance(block, BadRecord):
-                yield block
-                continue
-            for place, line in block.lines():
-                try:
-                    url = line.decode().strip()
-                except UnicodeDecodeError as error:
-                    yield BadRecord('encoding', f'the line is not UTF-8: {error}', place)
-                    continue
-                yield {self._url_column: url, **piece.file.fields, PLACE: place}
+        for found in text_lines(piece):
+            if isinstance(found, BadRecord):
+                yield found
+            else:
+                place, text = found
+                yield {self._url_column: text.strip(), **piece.file.fields, PLACE: place}
 
     def _row_of_error(self, letter: Element) -> Element:
         """The row in a dead letter of an earlier run."""
