@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from beam_mds.rebuild import rebuild_index
     from beam_mds.records import BadRecord
     from beam_mds.reshard import ReshardMDS
-    from beam_mds.sources.base import Source, SourceResult
+    from beam_mds.sources.base import Source
     from beam_mds.sources.cifar import ReadCifar10
     from beam_mds.sources.coco import ReadCoco
     from beam_mds.sources.fetching.options import FetchOptions
@@ -102,7 +102,6 @@ __all__ = [
     'RecordError',
     'ReshardMDS',
     'Source',
-    'SourceResult',
     'StorageError',
     'TargetError',
     'TokenizeText',
@@ -152,7 +151,6 @@ _MODULES = {
     'ReadWebDataset': 'beam_mds.sources.webdataset',
     'ReshardMDS': 'beam_mds.reshard',
     'Source': 'beam_mds.sources.base',
-    'SourceResult': 'beam_mds.sources.base',
     'TokenizeText': 'beam_mds.sources.tokens',
     'TokenizerFile': 'beam_mds.sources.tokenizing',
     'UnreadSamples': 'beam_mds.reading.steps',

@@ -18,6 +18,7 @@ from beam_mds.indexes import Path, dataset_folders, given_paths, read_index
 from beam_mds.reading import steps
 from beam_mds.reading.steps import SAMPLE, SHARD, Form, ReadOptions, UnreadSamples, check_wanted
 from beam_mds.rows import row_fields
+from beam_mds.writing.options import one_of
 
 _ON_ERROR = ('fail', 'dead_letter')
 
@@ -25,7 +26,7 @@ coders.register()
 
 
 class ReadResult(dict[str, PCollection[Any]]):
-    """What reading with on_error='dead_letter' gives.
+    """What a source with on_error='dead_letter' gives.
 
     A dict, so that every runner and Beam YAML see the outputs by name.
     """
@@ -36,8 +37,12 @@ class ReadResult(dict[str, PCollection[Any]]):
         return self['samples']
 
     @property
-    def errors(self) -> PCollection[UnreadSamples]:
-        """One `UnreadSamples` for each run of samples that could not."""
+    def errors(self) -> PCollection[Any]:
+        """The notes of what could not.
+
+        Of MDS datasets, one `UnreadSamples` for each run of samples; of other sources, one
+        `BadRecord` for each record, which `WriteToMDS` takes too.
+        """
         return self['errors']
 
 
@@ -65,10 +70,7 @@ def read_options(
         raise OptionError(
             f'validate_hash={validate_hash!r:.80} is unknown: expected one of {", ".join(HASHES)}'
         )
-    if on_error not in _ON_ERROR:
-        raise OptionError(
-            f'on_error={on_error!r:.80} is unknown: expected {" or ".join(map(repr, _ON_ERROR))}'
-        )
+    one_of('on_error', on_error, _ON_ERROR)
     wanted = None if columns is None else tuple(sorted(set(columns)))
     dead_letters = on_error == 'dead_letter'
     return ReadOptions(wanted, form, validate_hash, with_metadata, dead_letters, allow_pickle)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from beam_mds.errors import RecordError
+
 # A field of a sample, or a column of a batch, that tells where it came from, like
 # `{'file': 'gs://b/a.jsonl', 'line': 12}`. It is never written: it is for errors.
 PLACE = '__place__'
@@ -26,6 +28,10 @@ class BadRecord(NamedTuple):
     message: str
     place: Mapping[str, str | int]
     element: Any = None
+
+    def as_error(self) -> RecordError:
+        """The error that it is where it is no dead letter."""
+        return RecordError(self.message, place_text(self.place), self.error_type)
 
 
 def place_text(place: Mapping[str, Any]) -> str:

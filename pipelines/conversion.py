@@ -15,20 +15,22 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import pyarrow as pa
-from apache_beam.runners.runner import PipelineState
 
 from beam_mds import EncodingError, FormatError, MDSError, OptionError, WriteToMDS
 from beam_mds.format import Columns
 from beam_mds.records import PLACE, BadRecord, place_text
-from beam_mds.sources.fields import Rename, renamed
+from beam_mds.sources.fields import Rename, renamed, rows_of
+from beam_mds.sources.inputs import FIELD
 from beam_mds.viewing.show import printable, show_value
-from pipelines.options import add_write_options, make_parser, parse, write_options
-from pipelines.report import counters_of, dataset_rows, table
-
-# A path pattern in the place of a column's name: `{split}/*.jsonl`.
-_FIELD = re.compile(r'\{(\w+)\}')
-
+from pipelines.options import (
+    add_rename,
+    add_write_options,
+    make_parser,
+    parse,
+    renames_of,
+    write_options,
+)
+from pipelines.report import counters_at_end, dataset_rows, table
 
 # How the names of counters end that tell what is no record, or is not wanted.
 _LEFT_OUT = ('_dropped', '_ignored', '_passed_over', '_skipped', '_without_annotations')
@@ -62,10 +64,7 @@ def add_options(parser: argparse.ArgumentParser, module: ModuleType) -> None:
         help='columns to keep, like text or text=str,label=uint8 with encodings of MDS (default: '
         'see above)',
     )  # fmt: skip
-    group.add_argument(
-        '--rename', action='append', default=[], metavar='OLD=NEW',
-        help='a column that gets another name; may be given several times',
-    )  # fmt: skip
+    add_rename(group)
     group.add_argument(
         '--errors_output', metavar='FILE',
         help='where records that cannot be written are noted, as JSON lines; always made '
@@ -158,19 +157,6 @@ def columns_of(args: argparse.Namespace, conversion: Conversion) -> dict[str, st
     return renamed(columns, renames_of(args))
 
 
-def renames_of(args: argparse.Namespace) -> dict[str, str]:
-    """Old name -> new name.
-
-    Raises:
-        OptionError: One is not like old=new.
-    """
-    pairs = [pair.partition('=') for pair in args.rename]
-    for old, _, new in pairs:
-        if not old or not new:
-            raise OptionError(f'--rename must be like old=new, got {old}')
-    return {old: new for old, _, new in pairs}
-
-
 def wire(pipeline: beam.Pipeline, args: argparse.Namespace, conversion: Conversion) -> None:
     """Adds the steps to a pipeline.
 
@@ -208,9 +194,8 @@ def dry_run(args: argparse.Namespace, conversion: Conversion) -> None:
     table_of = columns_of(args, conversion)
     columns = Columns(table_of)
     renames = renames_of(args)
-    for number, element in enumerate(
-        itertools.islice(_one_by_one(conversion.source.iterate()), args.dry_run_sample)
-    ):
+    rows = itertools.chain.from_iterable(map(rows_of, conversion.source.iterate()))
+    for number, element in enumerate(itertools.islice(rows, args.dry_run_sample)):
         if isinstance(element, BadRecord):
             print(f'record {number:,}: {place_text(element.place)}: {element.message}')
             continue
@@ -232,14 +217,6 @@ def dry_run(args: argparse.Namespace, conversion: Conversion) -> None:
                 ]
             )
         )
-
-
-def _one_by_one(elements: Iterator[Any]) -> Iterator[Any]:
-    for element in elements:
-        if isinstance(element, pa.RecordBatch):
-            yield from element.to_pylist()
-        else:
-            yield element
 
 
 def summary(args: argparse.Namespace, counters: Mapping[str, int]) -> str:
@@ -306,12 +283,10 @@ def make_main(name: str) -> Callable[..., None]:
             args, result = run(name, argv)
             if result is None:
                 return
-            state = result.wait_until_finish()
+            counters = counters_at_end(result)
         except MDSError as error:
             raise SystemExit(f'python -m pipelines.{name}: {error}') from None
-        if state != PipelineState.DONE:
-            raise SystemExit(f'the job is {state}: nothing to report')
-        print(summary(args, counters_of(result)))
+        print(summary(args, counters))
 
     return main
 
@@ -322,7 +297,7 @@ def _is_pattern(split: str | None) -> bool:
 
 def _split_field(pattern: str) -> str:
     """The field of a path pattern that names the split."""
-    fields = sorted(set(_FIELD.findall(pattern)))
+    fields = sorted(set(FIELD.findall(pattern)))
     if len(fields) == 1:
         return str(fields[0])
     if 'split' in fields:

@@ -9,7 +9,8 @@ import argparse
 
 from beam_mds import ReadFiles
 from beam_mds.sources.files import BYTES_COLUMNS, COLUMNS, LINES_COLUMNS, UNDECODABLE
-from pipelines.conversion import Conversion, make_main, renames_of, source_options
+from pipelines.conversion import Conversion, make_main, source_options
+from pipelines.options import renames_of
 
 DESCRIPTION = """
 Writes files as an MDS dataset, one sample a file. Columns: path (relative to the input), package

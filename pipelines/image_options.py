@@ -10,7 +10,6 @@ from beam_mds.sources.image_options import (
     ENCODE_FORMATS,
     EXIF,
     INTERPOLATIONS,
-    MAX_PIXELS,
     RESIZE_MODES,
 )
 
@@ -18,6 +17,7 @@ from beam_mds.sources.image_options import (
 def add_image_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `ImageOptions`."""
     group = parser.add_argument_group('the images')
+    known = ImageOptions()
 
     def add(option: str, text: str, **how: Any) -> None:
         group.add_argument(option, help=text, **how)
@@ -27,7 +27,7 @@ def add_image_options(parser: argparse.ArgumentParser) -> None:
         'keep_ratio: the smaller side becomes --image_size; keep_ratio_largest: the larger one; '
         'center_crop: keep_ratio, and then the middle square; border: keep_ratio_largest, and then '
         'bars to a square; fixed: both sides; no: as they are (default: %(default)s)',
-        choices=RESIZE_MODES, default='no',
+        choices=RESIZE_MODES, default=known.resize_mode,
     )  # fmt: skip
     add('--image_size', 'pixels of a side after the resize', type=int, metavar='PIXELS')
     add(
@@ -36,19 +36,19 @@ def add_image_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         '--downscale_interpolation', 'for smaller images (default: %(default)s)',
-        choices=INTERPOLATIONS, default='area',
+        choices=INTERPOLATIONS, default=known.downscale_interpolation,
     )  # fmt: skip
     add(
         '--upscale_interpolation', 'for larger images (default: %(default)s)',
-        choices=INTERPOLATIONS, default='lanczos',
+        choices=INTERPOLATIONS, default=known.upscale_interpolation,
     )  # fmt: skip
     add(
         '--border_value', 'grey of the bars, 0 to 255 (default: %(default)s)',
-        type=int, default=255, metavar='GREY',
+        type=int, default=known.border_value, metavar='GREY',
     )  # fmt: skip
     add(
         '--min_image_size', 'pixels of the smaller side below which an image is refused '
-        '(default: %(default)s)', type=int, default=0, metavar='PIXELS',
+        '(default: %(default)s)', type=int, default=known.min_image_size, metavar='PIXELS',
     )  # fmt: skip
     add(
         '--max_image_area', 'pixels of an image above which it is refused (default: no limit but '
@@ -72,7 +72,7 @@ def add_image_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         '--exif', 'keep it; apply its orientation to the pixels; or drop it (default: %(default)s)',
-        choices=EXIF, default='keep',
+        choices=EXIF, default=known.exif,
     )  # fmt: skip
     add(
         '--verify_images', 'decode all images, so that truncated and damaged ones are found; '
@@ -81,7 +81,8 @@ def add_image_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         '--max_pixels', 'pixels above which an image is not even decoded, so that no small file '
-        'fills the memory (default: %(default)s)', type=int, default=MAX_PIXELS, metavar='PIXELS',
+        'fills the memory (default: %(default)s)',
+        type=int, default=known.max_pixels, metavar='PIXELS',
     )  # fmt: skip
 
 

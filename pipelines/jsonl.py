@@ -6,14 +6,11 @@ python -m pipelines.jsonl --input 'data/*.jsonl.zst' --output gs://bucket/datase
 from __future__ import annotations
 
 import argparse
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 
 from beam_mds import ReadJsonLines
-from beam_mds.records import PLACE
+from beam_mds.sources.fields import encodings_of
 from pipelines.conversion import Conversion, make_main, source_options, split_field
 
 DESCRIPTION = """
@@ -29,13 +26,6 @@ beam-mds convert jsonl --input pile --split '{split}/*|{split}.jsonl.zst' --outp
     --columns text=str,meta.pile_set_name=str --rename meta.pile_set_name=pile_set_name
 beam-mds convert jsonl --input data.jsonl --output mds --columns id=int,text --dry_run_sample 3
 """
-
-# Files at the beginning of the input, and lines of each, that tell the columns.
-_FILES, _LINES = 5, 200
-
-# An encoding, and the types of values that it is for.
-_TYPES_OF_VALUES = (('str', {str}), ('uint8', {bool}), ('int', {int}), ('float64', {int, float}))
-
 
 # Encodings whose values Arrow's parser reads as Python's does.
 _TYPES = {
@@ -61,7 +51,7 @@ def build(args: argparse.Namespace) -> Conversion:
     options = source_options(args)
     columns: dict[str, str] = {}
     if not args.columns or None in args.columns.values():
-        columns = infer(_heads(ReadJsonLines(fields=list(args.columns) or None, **options)))
+        columns = encodings_of(ReadJsonLines(fields=list(args.columns) or None, **options).head())
     encodings = {
         name: given or columns.get(name) for name, given in args.columns.items()
     } or columns
@@ -71,39 +61,6 @@ def build(args: argparse.Namespace) -> Conversion:
     if None in types.values():
         return Conversion(ReadJsonLines(fields=list(types), **options), columns)
     return Conversion(ReadJsonLines(schema=pa.schema(types), **options), columns)
-
-
-def _heads(source: ReadJsonLines) -> Iterator[Any]:
-    for file in source.files()[:_FILES]:
-        yield from itertools.islice(source.read(next(source.pieces(file))), _LINES)
-
-
-def infer(samples: Iterable[Any]) -> dict[str, str]:
-    """Column name -> encoding, from the values of some samples.
-
-    Example:
-        >>> infer([{'a': 1, 'b': 'x'}, {'a': 2.5}])
-        {'a': 'float64', 'b': 'str'}
-    """
-    kinds: dict[str, set[type]] = {}
-    for sample in samples:
-        if isinstance(sample, Mapping):
-            for name, value in sample.items():
-                if name != PLACE:
-                    kinds.setdefault(name, set()).add(type(value))
-    return {name: _encoding(found - {type(None)}) for name, found in kinds.items()}
-
-
-def _encoding(kinds: set[type]) -> str:
-    for encoding, of in (
-        ('str', {str}),
-        ('uint8', {bool}),
-        ('int', {int}),
-        ('float64', {int, float}),
-    ):
-        if kinds and kinds <= of:
-            return encoding
-    return 'json'
 
 
 main = make_main('jsonl')

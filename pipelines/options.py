@@ -9,6 +9,8 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from beam_mds import OptionError
+
 # What stands for None, and for what the dataset has that is read.
 NONE, SAME = 'none', 'same'
 
@@ -88,6 +90,27 @@ def add_write_options(
         default='error', choices=['error', 'overwrite', 'append'],
     )  # fmt: skip
     parser.set_defaults(default_key=key)
+
+
+def add_rename(group: Any) -> None:
+    """Adds `--rename` to a group of options."""
+    group.add_argument(
+        '--rename', action='append', default=[], metavar='OLD=NEW',
+        help='a column that gets another name; may be given several times',
+    )  # fmt: skip
+
+
+def renames_of(args: argparse.Namespace) -> dict[str, str]:
+    """Old name -> new name.
+
+    Raises:
+        OptionError: One is not like old=new.
+    """
+    pairs = [pair.partition('=') for pair in args.rename]
+    for old, _, new in pairs:
+        if not old or not new:
+            raise OptionError(f'--rename must be like old=new, got {old}')
+    return {old: new for old, _, new in pairs}
 
 
 def write_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from apache_beam.metrics import MetricsFilter
+from apache_beam.runners.runner import PipelineState
 
 from beam_mds.indexes import read_index
 
@@ -19,6 +20,18 @@ def counters_of(result: Any) -> dict[str, int]:
         name = counter.key.metric.name
         totals[name] = totals.get(name, 0) + int(counter.result)
     return totals
+
+
+def counters_at_end(result: Any) -> dict[str, int]:
+    """Waits for a job, and gives `counters_of` it.
+
+    Raises:
+        SystemExit: The job did not succeed.
+    """
+    state = result.wait_until_finish()
+    if state != PipelineState.DONE:
+        raise SystemExit(f'the job is {state}: nothing to report')
+    return counters_of(result)
 
 
 def dataset_rows(path: str) -> list[tuple[str, str]]:

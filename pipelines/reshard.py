@@ -11,11 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.runners.runner import PipelineState
 
 from beam_mds import OptionError, ReshardMDS
-from pipelines.options import add_write_options, make_parser, parse, write_options
-from pipelines.report import counters_of, dataset_rows, table
+from beam_mds.writing.letters import write_lines
+from pipelines.options import (
+    add_rename,
+    add_write_options,
+    make_parser,
+    parse,
+    renames_of,
+    write_options,
+)
+from pipelines.report import counters_at_end, dataset_rows, table
 
 DESCRIPTION = """
 Writes MDS datasets anew. Compression, hashes and size limit stay as they are unless they are given;
@@ -34,10 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         '--columns', metavar='NAMES', help='columns to keep, like text,label (default: all)'
     )
-    source.add_argument(
-        '--rename', action='append', default=[], metavar='OLD=NEW',
-        help='a column that gets another name; may be given several times',
-    )  # fmt: skip
+    add_rename(source)
     source.add_argument(
         '--where', metavar='EXPRESSION',
         help="samples to keep, like \"lang == 'en' and len(text) > 100\"",
@@ -63,14 +67,10 @@ def build(args: argparse.Namespace) -> ReshardMDS:
     Raises:
         OptionError: An option cannot work.
     """
-    pairs = [pair.partition('=') for pair in args.rename]
-    for old, _, new in pairs:
-        if not old or not new:
-            raise OptionError(f'--rename must be like old=new, got {old}')
     return ReshardMDS(
         args.input,
         columns=args.columns.split(',') if args.columns else None,
-        rename={old: new for old, _, new in pairs},
+        rename=renames_of(args),
         where=args.where,
         fraction=args.fraction,
         validate_hash=args.validate_hash,
@@ -90,8 +90,7 @@ def wire(pipeline: beam.Pipeline, args: argparse.Namespace) -> None:
         _ = (
             result.errors
             | 'ToJson' >> beam.Map(lambda letter: json.dumps(letter._asdict()))
-            | 'WriteErrors'
-            >> beam.io.WriteToText(args.errors_output, num_shards=1, shard_name_template='')
+            | 'WriteErrors' >> write_lines(args.errors_output)
         )
 
 
@@ -136,10 +135,7 @@ def run(argv: Sequence[str] | None = None) -> tuple[argparse.Namespace, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the pipeline, waits for it, and prints what it wrote."""
     args, result = run(argv)
-    state = result.wait_until_finish()
-    if state != PipelineState.DONE:
-        raise SystemExit(f'the job is {state}: nothing to report')
-    print(summary(args, counters_of(result)))
+    print(summary(args, counters_at_end(result)))
 
 
 if __name__ == '__main__':

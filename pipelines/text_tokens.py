@@ -13,7 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_mds import OptionError, ReadJsonLines, ReadTokens, Source, TokenizerFile
+from beam_mds import (
+    OptionError,
+    ReadJsonLines,
+    ReadTables,
+    ReadTokens,
+    Source,
+    TokenizerFile,
+)
 from beam_mds.sources.inputs import InputFile, check_inputs, list_inputs
 from beam_mds.sources.textfiles import ReadTextFiles
 from beam_mds.sources.tokenized.documents import TOKENS
@@ -185,8 +192,6 @@ def _source(args: argparse.Namespace) -> tuple[Source, str]:
         if others:
             return ReadJsonLines(fields=fields, **options), kind
         return ReadJsonLines(schema=pa.schema(dict.fromkeys(fields, pa.string())), **options), kind
-    from beam_mds import ReadTables
-
     return ReadTables(columns=fields, **options), kind
 
 

@@ -6,8 +6,7 @@ python -m pipelines.urls --input urls.parquet --output gs://bucket/dataset --max
 from __future__ import annotations
 
 import argparse
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,11 +14,11 @@ import pyarrow as pa
 from beam_mds import FetchOptions, ImageOptions, OptionError, ReadUrls, UrlRowOptions, storage
 from beam_mds.records import PLACE, BadRecord
 from beam_mds.schema import infer_columns
+from beam_mds.sources.fields import encodings_of
 from beam_mds.sources.urltables import ERRORS, FORMATS, UrlTables
-from pipelines.conversion import Conversion, errors_output, make_main, renames_of, source_options
+from pipelines.conversion import Conversion, errors_output, make_main, source_options
 from pipelines.image_options import add_image_options, image_options
-from pipelines.jsonl import infer
-from pipelines.options import NONE
+from pipelines.options import NONE, renames_of
 
 DESCRIPTION = """
 Fetches the URLs of tables and writes what is there as an MDS dataset, one sample a row: the columns
@@ -51,9 +50,6 @@ beam-mds convert urls --input list.txt --output photos-mds --resize_mode keep_ra
     --image_size 512 --encode_format jpg --deduplicate
 beam-mds convert urls --preset webvid --input results_2M_val.csv --output webvid-mds
 """
-
-# Rows at the beginning of the input that tell the columns: of so many files, so many of each.
-_FILES, _ROWS = 5, 200
 
 
 class _Preset(NamedTuple):
@@ -200,7 +196,7 @@ def columns_of_head(tables: UrlTables) -> dict[str, str]:
         MDSError: It cannot be read, or has no rows.
     """
     samples: list[Any] = []
-    for element in _head(tables):
+    for element in tables.head():
         if isinstance(element, pa.RecordBatch):
             names = [name for name in element.schema.names if name != PLACE]
             return infer_columns(pa.schema([element.schema.field(name) for name in names]))
@@ -208,13 +204,7 @@ def columns_of_head(tables: UrlTables) -> dict[str, str]:
     bad = [one for one in samples if isinstance(one, BadRecord)]
     if samples and len(bad) == len(samples):
         raise OptionError(f'the first rows cannot be read: {bad[0].message:.500}')
-    return infer(samples)
-
-
-def _head(tables: UrlTables) -> Iterator[Any]:
-    for file in tables.files()[:_FILES]:
-        for piece in itertools.islice(tables.pieces(file), 1):
-            yield from itertools.islice(tables.read(piece), _ROWS)
+    return encodings_of(samples)
 
 
 def _check_head(found: Mapping[str, str], rows: UrlRowOptions) -> None:

@@ -15,6 +15,7 @@ from apache_beam.runners.runner import PipelineState
 from beam_mds import storage
 from beam_mds.errors import MDSError, OptionError
 from beam_mds.runners import runs_here
+from beam_mds.writing.letters import write_lines
 from pipelines.report import counters_of
 
 
@@ -61,12 +62,7 @@ def run_for_records(
         )
     with tempfile.TemporaryDirectory(prefix='beam-mds-') as folder:
         path = f'{folder}/records.jsonl' if out is None else storage.absolute(out, flag)
-        _ = (
-            build(pipeline)
-            | 'ToJson' >> beam.Map(json.dumps)
-            | 'Write'
-            >> beam.io.WriteToText(path, num_shards=1, shard_name_template='', skip_if_empty=False)
-        )
+        _ = build(pipeline) | 'ToJson' >> beam.Map(json.dumps) | 'Write' >> write_lines(path)
         counters = run_job(pipeline)
         lines = storage.read(path).splitlines()
     return Outcome([json.loads(line) for line in lines], counters)

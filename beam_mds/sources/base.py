@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -12,14 +13,18 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import PBegin, PCollection, TaggedOutput
 
 from beam_mds import coders
-from beam_mds.errors import OptionError, RecordError
-from beam_mds.records import BadRecord, place_text
+from beam_mds.read import ReadResult
+from beam_mds.records import BadRecord
 from beam_mds.sources.inputs import InputFile, check_inputs, list_inputs
+from beam_mds.writing.options import one_of
 
 # What a source gives: a sample, many of them, or the note of a record that is none.
 Element: TypeAlias = Mapping[str, Any] | pa.RecordBatch | BadRecord
 
 _ON_ERROR = ('fail', 'dead_letter', 'inline')
+
+# What of the input is looked at to tell its columns.
+_HEAD_FILES, _HEAD_ELEMENTS = 5, 200
 
 coders.register()
 
@@ -40,33 +45,13 @@ class Piece(NamedTuple):
     number: int = 0
 
 
-class SourceResult(dict[str, PCollection[Any]]):
-    """What a source with on_error='dead_letter' gives.
-
-    A dict, so that every runner and Beam YAML see the outputs by name.
-    """
-
-    @property
-    def samples(self) -> PCollection[Any]:
-        """The samples."""
-        return self['samples']
-
-    @property
-    def errors(self) -> PCollection[BadRecord]:
-        """One `BadRecord` for each record that is no sample. `WriteToMDS` takes them too."""
-        return self['errors']
-
-
 def check_on_error(on_error: str) -> str:
     """What happens to bad records: `fail`, `dead_letter` or `inline`.
 
     Raises:
         OptionError: It is none of them.
     """
-    if on_error not in _ON_ERROR:
-        raise OptionError(
-            f'on_error={on_error!r:.80} is unknown: expected {" or ".join(map(repr, _ON_ERROR))}'
-        )
+    one_of('on_error', on_error, _ON_ERROR)
     return on_error
 
 
@@ -92,7 +77,7 @@ class Source(beam.PTransform):
             split: A pattern of the ends of paths whose fields every sample gets, like
                 `{split}/*.jsonl`; or several with `|` between them.
             on_error: `fail` the job at the first bad record; make each a `dead_letter` (see
-                `SourceResult`); or leave it `inline`: a `BadRecord` among the samples, which
+                `ReadResult`); or leave it `inline`: a `BadRecord` among the samples, which
                 `WriteToMDS` refuses there.
 
         Raises:
@@ -127,13 +112,19 @@ class Source(beam.PTransform):
         """
         raise NotImplementedError
 
+    def head(self) -> Iterator[Element]:
+        """What the first files begin with: at most 200 elements of each of 5."""
+        for file in self.files()[:_HEAD_FILES]:
+            for piece in itertools.islice(self.pieces(file), 1):
+                yield from itertools.islice(self.read(piece), _HEAD_ELEMENTS)
+
     def iterate(self) -> Iterator[Element]:
         """What the transform gives, one after another in the order of the input, without Beam."""
         for file in self.files():
             for piece in self.pieces(file):
                 yield from self.read(piece)
 
-    def expand(self, pipeline: PBegin) -> PCollection[Any] | SourceResult:
+    def expand(self, pipeline: PBegin) -> PCollection[Any] | ReadResult:
         """Wires the steps."""
         read = (
             pipeline
@@ -174,11 +165,11 @@ class Sorter:
             return element
         self._bad.inc()
         if self._on_error == 'fail':
-            raise RecordError(element.message, place_text(element.place), element.error_type)
+            raise element.as_error()
         return element if self._on_error == 'inline' else TaggedOutput('errors', element)
 
 
-def sorted_outputs(read: Any, on_error: str) -> PCollection[Any] | SourceResult:
+def sorted_outputs(read: Any, on_error: str) -> PCollection[Any] | ReadResult:
     """What a transform gives whose last step sorts its elements with a `Sorter`.
 
     Args:
@@ -190,7 +181,7 @@ def sorted_outputs(read: Any, on_error: str) -> PCollection[Any] | SourceResult:
     if on_error != 'dead_letter':
         samples: PCollection[Any] = read.samples
         return samples
-    return SourceResult(samples=read.samples, errors=read.errors)
+    return ReadResult(samples=read.samples, errors=read.errors)
 
 
 class _ReadPieces(beam.DoFn):

@@ -14,7 +14,7 @@ from beam_mds.format.encodings.base import is_utf8
 from beam_mds.indexes import GLOB, natural_key
 
 # A part of a path pattern that gives a field: `{split}`.
-_FIELD = re.compile(r'\{(\w+)\}')
+FIELD = re.compile(r'\{(\w+)\}')
 
 # Before a pattern of the ends of paths.
 _ANY_START = '(?:.*/)?'
@@ -144,7 +144,7 @@ def _listed(inputs: Sequence[str]) -> Iterator[str]:
 
 def _path_patterns(split: str) -> list[str]:
     for pattern in (patterns := split.split('|')):
-        if not _FIELD.search(pattern):
+        if not FIELD.search(pattern):
             raise OptionError(
                 f'the split pattern {pattern!r:.80} has no field: expected one like '
                 '{split}/*.jsonl'
@@ -173,7 +173,7 @@ def path_end(pattern: str, option: str) -> re.Pattern[str]:
 def _path_pattern(pattern: str, option: str) -> str:
     """The regular expression of a path pattern."""
     parts = []
-    for number, piece in enumerate(_FIELD.split(pattern)):
+    for number, piece in enumerate(FIELD.split(pattern)):
         if number % 2:
             parts.append(f'(?P<{piece}>[^/]+?)')
         else:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_mds import storage
-from beam_mds.errors import ColumnsError, OptionError
+from beam_mds.errors import ColumnsError
 from beam_mds.records import PLACE, BadRecord
 from beam_mds.sources.base import Piece, Source
 from beam_mds.sources.opening import open_stream
@@ -25,7 +25,7 @@ from beam_mds.sources.streams import Place
 from beam_mds.sources.tarring import TarReader
 from beam_mds.sources.tarsamples import TarSample, key_and_suffix, samples_of
 from beam_mds.sources.webdataset import TAR_PATTERN, bad_record
-from beam_mds.writing.options import parse_size
+from beam_mds.writing.options import one_of, parse_size
 
 # The columns that streaming's convert_and_upload.py of LAION-400M writes.
 COLUMNS: dict[str, str] = {
@@ -107,8 +107,7 @@ class ReadLaion(Source):
             OptionError: A value that cannot work.
         """
         super().__init__(inputs, pattern=pattern, exclude=exclude, split=split, on_error=on_error)
-        if failed not in _FAILED:
-            raise OptionError(f"failed={failed!r:.80} is unknown: expected 'keep' or 'skip'")
+        one_of('failed', failed, _FAILED)
         self._keep = failed == 'keep'
         self._columns = dict(COLUMNS if columns is None else columns)
         kind = self._columns.get(_IMAGE, 'bytes')

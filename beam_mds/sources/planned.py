@@ -11,9 +11,10 @@ from apache_beam.pvalue import PBegin, PCollection
 
 from beam_mds.background import run_ahead
 from beam_mds.errors import OptionError
+from beam_mds.read import ReadResult
 from beam_mds.records import BadRecord
-from beam_mds.sources.base import Element, Sorter, Source, SourceResult, sorted_outputs
-from beam_mds.sources.fields import renamed
+from beam_mds.sources.base import Element, Sorter, Source, sorted_outputs
+from beam_mds.sources.fields import rename_fields
 
 # A batch of work is what one worker reads at a time: until it has this many files, or bytes.
 _BATCH_FILES, _BATCH_BYTES = 256, 64 << 20
@@ -91,13 +92,7 @@ class PlannedSource(Source, Generic[_W]):
         if isinstance(work, BadRecord):
             return [work]
         elements = self.read_work(work)
-        if not self._names:
-            return elements
-        return [
-            element if isinstance(element, BadRecord) else renamed(element, self._names)
-            for element in elements
-            if isinstance(element, (dict, BadRecord))
-        ]
+        return [rename_fields(element, self._names) for element in elements]
 
     def batches(self) -> Iterator[list[_W | BadRecord]]:
         """The plan in batches."""
@@ -117,7 +112,7 @@ class PlannedSource(Source, Generic[_W]):
         for elements in run_ahead(self.read_any, batch, min(self._threads, len(batch))):
             yield from elements
 
-    def expand(self, pipeline: PBegin) -> PCollection[Any] | SourceResult:
+    def expand(self, pipeline: PBegin) -> PCollection[Any] | ReadResult:
         """Wires the steps."""
         read = (
             pipeline

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_mds.errors import ColumnsError, FormatError, OptionError
+from beam_mds.errors import ColumnsError, FormatError
 from beam_mds.records import PLACE, BadRecord, place_text
 from beam_mds.sources.base import Piece, Source
 from beam_mds.sources.featurevalues import WHAT, Make, UnfitError, value_maker
@@ -22,7 +22,7 @@ from beam_mds.sources.tfexamples import (
     features_of,
     records_of,
 )
-from beam_mds.writing.options import parse_size
+from beam_mds.writing.options import one_of, parse_size
 
 # What is looked at to find the columns: files at the beginning of the input, and records of each.
 _FILES, _RECORDS = 5, 100
@@ -86,8 +86,7 @@ class ReadTFRecords(Source):
             OptionError: A value that cannot work.
         """
         super().__init__(inputs, pattern=pattern, exclude=exclude, split=split, on_error=on_error)
-        if others not in ('ignore', 'error'):
-            raise OptionError(f"others={others!r:.80} is unknown: expected 'ignore' or 'error'")
+        one_of('others', others, ('ignore', 'error'))
         self._makers = {name: value_maker(name, kind) for name, kind in columns.items()}
         self._refuse_others = others == 'error'
         self._limit = parse_size(max_record_size, 'max_record_size')

@@ -14,9 +14,10 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beam_mds import storage
 from beam_mds.errors import OptionError
+from beam_mds.read import ReadResult
 from beam_mds.records import BadRecord
 from beam_mds.runners import runs_here
-from beam_mds.sources.base import Source, SourceResult, check_on_error, sorted_outputs
+from beam_mds.sources.base import Source, check_on_error, sorted_outputs
 from beam_mds.sources.tokenized import steps
 from beam_mds.sources.tokenized.blocks import Block, BlockBuilder, Packing, Task, runs_of, tasks_of
 from beam_mds.sources.tokenized.documents import (
@@ -95,7 +96,7 @@ class TokenizeText(beam.PTransform):
         )
         self._on_error = check_on_error(on_error)
 
-    def expand(self, samples: PCollection[Any]) -> PCollection[Any] | SourceResult:
+    def expand(self, samples: PCollection[Any]) -> PCollection[Any] | ReadResult:
         """Wires the step."""
         step = beam.ParDo(steps.TokenizeSamples(self._options, self._on_error))
         read = samples | 'Tokenize' >> step.with_outputs('errors', main='samples')
@@ -203,7 +204,7 @@ class ReadTokens(beam.PTransform):
             yield sample
         yield from bad
 
-    def expand(self, pipeline: PBegin) -> PCollection[Any] | SourceResult:
+    def expand(self, pipeline: PBegin) -> PCollection[Any] | ReadResult:
         """Wires the steps."""
         start = pipeline | 'Start' >> beam.Impulse()
         tasks = (
@@ -223,7 +224,7 @@ class ReadTokens(beam.PTransform):
 
     def _packed(
         self, start: PCollection[bytes], tasks: PCollection[Task], packing: Packing
-    ) -> PCollection[Any] | SourceResult:
+    ) -> PCollection[Any] | ReadResult:
         parent = self._spill or _shared_folder(start.pipeline)
         folder = AsSingleton(start | 'NewFolder' >> beam.Map(_new_folder, parent))
         step = beam.ParDo(
@@ -238,7 +239,7 @@ class ReadTokens(beam.PTransform):
         cut = beam.ParDo(steps.CutBlock(packing), AsSingleton(cuttings))
         found = read.blocks | 'CutBlocks' >> cut.with_outputs('done', main='samples')
         _ = start | 'DeleteFolder' >> beam.Map(_delete_folder, folder, AsIter(found.done))
-        outputs = SourceResult(samples=found.samples, errors=read.errors)
+        outputs = ReadResult(samples=found.samples, errors=read.errors)
         return sorted_outputs(outputs, self._on_error)
 
     def display_data(self) -> dict[str, Any]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import pyarrow as pa
 
 from beam_mds.errors import ImageError, OptionError
 from beam_mds.records import PLACE, BadRecord
@@ -57,14 +55,6 @@ class UrlRowOptions:
     def made(self) -> list[str]:
         """The columns that rows must not have."""
         return [name for name in (self.bytes_column, self.status_column) if name is not None]
-
-
-def rows_of(element: Any) -> Iterator[Any]:
-    """The rows of an element, one by one; the note of a row that could not be read as it is."""
-    if isinstance(element, (pa.RecordBatch, pa.Table)):
-        yield from element.to_pylist()
-    else:
-        yield element
 
 
 def seconds_of(duration: str) -> int:

@@ -13,13 +13,14 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import PBegin, PCollection, TaggedOutput
 from apache_beam.utils.windowed_value import WindowedValue
 
-from beam_mds.errors import RecordError
-from beam_mds.records import BadRecord, place_text
-from beam_mds.sources.base import Element, SourceResult, check_on_error
+from beam_mds.read import ReadResult
+from beam_mds.records import BadRecord
+from beam_mds.sources.base import Element, check_on_error, sorted_outputs
 from beam_mds.sources.fetching import fetcher
 from beam_mds.sources.fetching.options import FetchOptions
 from beam_mds.sources.fetching.outcomes import FAILURES, FETCHED
-from beam_mds.sources.urlrows import Row, UrlRowOptions, result_of, rows_of, url_of
+from beam_mds.sources.fields import rows_of
+from beam_mds.sources.urlrows import Row, UrlRowOptions, result_of, url_of
 from beam_mds.sources.urlsets import DropDuplicateUrls, DropExistingUrls
 from beam_mds.sources.urltables import UrlTables
 
@@ -63,18 +64,18 @@ class FetchUrls(beam.PTransform):
             rows: What the columns are.
             fetch: How URLs are fetched.
             on_error: `fail` the job at the first row that has no sample; make each a
-                `dead_letter` (see `SourceResult`); or leave its note `inline`, among the samples.
+                `dead_letter` (see `ReadResult`); or leave its note `inline`, among the samples.
 
         Raises:
             OptionError: A value that cannot work.
-            MissingExtraError: aiohttp is not installed.
+            MissingExtraError: pycurl is not installed.
         """
         super().__init__()
         fetcher.check_installed()
         self._rows, self._fetch = rows or UrlRowOptions(), fetch or FetchOptions()
         self._on_error = check_on_error(on_error)
 
-    def expand(self, rows: PCollection[Any]) -> PCollection[Any] | SourceResult:
+    def expand(self, rows: PCollection[Any]) -> PCollection[Any] | ReadResult:
         """Wires the steps."""
         fetched = (
             rows
@@ -86,11 +87,7 @@ class FetchUrls(beam.PTransform):
                 'errors', main='samples'
             )
         )
-        fetched.samples.element_type = Any
-        fetched.errors.element_type = BadRecord
-        if self._on_error != 'dead_letter':
-            return fetched.samples
-        return SourceResult(samples=fetched.samples, errors=fetched.errors)
+        return sorted_outputs(fetched, self._on_error)
 
 
 class ReadUrls(beam.PTransform):
@@ -145,7 +142,7 @@ class ReadUrls(beam.PTransform):
 
         Raises:
             OptionError: A value that cannot work.
-            MissingExtraError: aiohttp is not installed.
+            MissingExtraError: pycurl is not installed.
         """
         super().__init__()
         fetcher.check_installed()
@@ -181,7 +178,7 @@ class ReadUrls(beam.PTransform):
                 while some := list(itertools.islice(rows, _IN_ORDER)):
                     yield from self._fetch_in_order(some, fetches, seen)
 
-    def expand(self, pipeline: PBegin) -> PCollection[Any] | SourceResult:
+    def expand(self, pipeline: PBegin) -> PCollection[Any] | ReadResult:
         """Wires the steps."""
         rows: Any = pipeline | 'ReadTables' >> self.tables
         # rows, batches of rows, and notes of what is none
@@ -285,6 +282,5 @@ class _Fetch(beam.DoFn):
         if type(result) is not BadRecord or self._on_error == 'inline':
             return value
         if self._on_error == 'fail':
-            place = place_text(result.place)
-            raise RecordError(result.message, place=place, error_type=result.error_type)
+            raise result.as_error()
         return TaggedOutput('errors', value)

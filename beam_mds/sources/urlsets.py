@@ -14,7 +14,8 @@ from beam_mds import storage
 from beam_mds.format import INDEX_NAME
 from beam_mds.read import ReadAllFromMDS
 from beam_mds.records import PLACE, BadRecord
-from beam_mds.sources.urlrows import Row, rows_of
+from beam_mds.sources.fields import rows_of
+from beam_mds.sources.urlrows import Row
 
 
 class DropDuplicateUrls(beam.PTransform):

@@ -18,7 +18,7 @@ from beam_mds.sources.streams import Place
 from beam_mds.sources.suffixes import decoder, encoding_of
 from beam_mds.sources.tarring import Member, TarReader
 from beam_mds.sources.tarsamples import BadSample, TarSample, samples_of
-from beam_mds.writing.options import parse_size
+from beam_mds.writing.options import one_of, parse_size
 
 _logger = logging.getLogger(__name__)
 
@@ -100,8 +100,7 @@ class ReadWebDataset(Source):
             OptionError: A value that cannot work.
         """
         super().__init__(inputs, pattern=pattern, exclude=exclude, split=split, on_error=on_error)
-        if others not in ('ignore', 'error'):
-            raise OptionError(f"others={others!r:.80} is unknown: expected 'ignore' or 'error'")
+        one_of('others', others, ('ignore', 'error'))
         self._columns = None if columns is None else dict(columns)
         for name, encoding in (columns or {}).items():
             decoder(name, encoding)

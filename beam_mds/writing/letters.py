@@ -64,11 +64,9 @@ class WriteLetters(beam.PTransform):
 
     def expand(self, letters: PCollection[DeadLetter]) -> PCollection[Any]:
         """Gives one element, once the file is complete."""
-        return (
-            letters
-            | 'ToJson' >> beam.Map(letter_json)
-            | 'WriteLines'
-            >> beam.io.WriteToText(
-                self._path, num_shards=1, shard_name_template='', skip_if_empty=False
-            )
-        )
+        return letters | 'ToJson' >> beam.Map(letter_json) | 'WriteLines' >> write_lines(self._path)
+
+
+def write_lines(path: str) -> beam.PTransform:
+    """What writes texts as lines of one file, which is there even when there are none."""
+    return beam.io.WriteToText(path, num_shards=1, shard_name_template='', skip_if_empty=False)

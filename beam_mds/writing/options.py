@@ -111,9 +111,9 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         """Checks single values and combinations."""
-        _one_of('order', self.order, _ORDERS)
-        _one_of('if_exists', self.if_exists, _IF_EXISTS)
-        _one_of('extra', self.extra, _EXTRA)
+        one_of('order', self.order, _ORDERS)
+        one_of('if_exists', self.if_exists, _IF_EXISTS)
+        one_of('extra', self.extra, _EXTRA)
         for name in ('allow_empty', 'drop_split_column'):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f'{name} must be True or False, got {getattr(self, name)!r:.80}')
@@ -250,7 +250,12 @@ def _num_shards(given: int | Mapping[str, int] | None) -> int | dict[str, int] |
     }
 
 
-def _one_of(name: str, value: Any, known: Sequence[str]) -> None:
+def one_of(name: str, value: Any, known: Sequence[str]) -> None:
+    """Checks an option that takes one of some words.
+
+    Raises:
+        OptionError: It is none of them.
+    """
     if not isinstance(value, str) or value not in known:
         raise OptionError(
             f'{name}={value!r:.80} is unknown: expected {" or ".join(map(repr, known))}'

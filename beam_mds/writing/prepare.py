@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from beam_mds.errors import EncodingError, RecordError
+from beam_mds.errors import EncodingError
 from beam_mds.format import EncodedBatch, Samples
 from beam_mds.format.columns import COLUMNAR, Batch, column_values, rows_of, sample_rows
 from beam_mds.format.encodings.base import describe, types_of
@@ -134,7 +134,7 @@ def _prepare_others(
 
 def _unread(record: BadRecord, options: WriteOptions) -> DeadLetter:
     try:
-        raise RecordError(record.message, place_text(record.place), record.error_type)
+        raise record.as_error()
     except options.catch:
         kind, message = record.error_type, record.message[:_SHOWN]
         key = None if record.element is None else _key(record.element, options)

@@ -12,6 +12,7 @@ import pytest
 from beam_mds import read_samples
 from pipelines import conversion, jsonl
 from pipelines.conversion import parse_columns
+from pipelines.report import counters_of
 from tests.helpers.writing import content
 
 
@@ -200,5 +201,5 @@ def test_the_result_is_told_with_the_records_that_were_refused(tmp_path: Path) -
         ],
     )  # fmt: skip
     result.wait_until_finish()
-    told = ' '.join(conversion.summary(args, conversion.counters_of(result)).split())
+    told = ' '.join(conversion.summary(args, counters_of(result)).split())
     assert told.startswith('records read 41 records refused 2 samples 40 ')
